@@ -13,6 +13,7 @@ pub mod evaluators;
 pub mod events;
 pub mod exports;
 pub mod failover;
+pub mod fair_queue;
 pub mod ids;
 pub mod json;
 pub mod limits;

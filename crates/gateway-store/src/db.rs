@@ -18,12 +18,14 @@ use tokio::sync::Mutex;
 
 use crate::StoreError;
 use crate::faults::{DbCall, Faults};
+use crate::readers::SqliteReaders;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
 
 /// Of a process that does not choose, such as a command of the operator.
 const POSTGRES_CONNECTIONS: u32 = 10;
-const SQLITE_READERS: u32 = 4;
+const SQLITE_READERS: u32 = 6;
+const RESERVED_READERS: u32 = 2;
 /// Batches of log rows change the same pages again and again. Fewer checkpoints write each page fewer times, and a
 /// cache of 8 MiB keeps them in memory.
 const WAL_PAGES: &str = "4000";
@@ -45,8 +47,8 @@ pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Db(Pool, Faults);
 
 #[derive(Clone)]
-enum Pool {
-    Sqlite { write: SqlitePool, read: SqlitePool, write_lock: WriteLock },
+pub(crate) enum Pool {
+    Sqlite { write: SqlitePool, read: SqliteReaders, write_lock: WriteLock },
     Postgres(PgPool),
 }
 
@@ -80,7 +82,7 @@ impl Dialect {
 }
 
 impl Db {
-    fn new(pool: Pool) -> Self {
+    pub(crate) fn new(pool: Pool) -> Self {
         Self(pool, Faults::default())
     }
 
@@ -99,7 +101,7 @@ impl Db {
         if let Some(path) = url.strip_prefix("sqlite://") {
             // An answered change, such as a revoked key, must survive a power cut: every commit is synced.
             let options = sqlite_options(Path::new(path)).synchronous(SqliteSynchronous::Full);
-            open_sqlite(options, WriteLock::default()).await.map(Db::new)
+            open_sqlite(options, STATEMENT_TIMEOUT).await.map(Db::new)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             open_postgres(url, connections).await.map(Db::new)
         } else {
@@ -117,8 +119,34 @@ impl Db {
                 let file = state.get_filename().with_extension("logs.db");
                 // Synced at checkpoints only: a power cut may lose the latest rows, but never damages the file.
                 let options = sqlite_options(&file).synchronous(SqliteSynchronous::Normal);
-                open_sqlite(options, WriteLock::default()).await.map(Db::new)
+                open_sqlite(options, STATEMENT_TIMEOUT).await.map(Db::new)
             }
+        }
+    }
+
+    /// Opens the same database with separate connections, at most this many to PostgreSQL, for callers that must not wait
+    /// for the queries of others. They only read. With 0 connections, those of this one.
+    pub fn reserve(&self, connections: u32) -> Self {
+        match &self.0 {
+            _ if connections == 0 && self.dialect() == Dialect::Postgres => self.clone(),
+            Pool::Postgres(pool) => {
+                let options = (*pool.connect_options()).clone();
+                Self(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)), self.1.clone())
+            }
+            Pool::Sqlite { write, write_lock, .. } => {
+                let options = (*write.connect_options()).clone();
+                let read = SqliteReaders::new(options, RESERVED_READERS, Some(STATEMENT_TIMEOUT));
+                let pool = Pool::Sqlite { write: write.clone(), read, write_lock: Arc::clone(write_lock) };
+                Self(pool, self.1.clone())
+            }
+        }
+    }
+
+    /// The connections that queries may use at the same time.
+    pub fn readers(&self) -> u32 {
+        match &self.0 {
+            Pool::Sqlite { read, .. } => read.pool.options().get_max_connections(),
+            Pool::Postgres(pool) => pool.options().get_max_connections(),
         }
     }
 
@@ -135,7 +163,9 @@ impl Db {
             Pool::Sqlite { write, write_lock, .. } => {
                 let options = (*write.connect_options()).clone();
                 let write = sqlite_writer().connect_lazy_with(options.clone());
-                let (read, write_lock) = (sqlite_readers(options), Arc::clone(write_lock));
+                // Without a limit: a thread of low priority may take long for a short query.
+                let read = SqliteReaders::new(options, SQLITE_READERS, None);
+                let write_lock = Arc::clone(write_lock);
                 Self::new(Pool::Sqlite { write, read, write_lock })
             }
         }
@@ -153,7 +183,8 @@ impl Db {
         self.1.before(DbCall::Read).await?;
         match &self.0 {
             Pool::Sqlite { read, .. } => {
-                let rows = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_all(read).await?;
+                let query = sqlx::query_with(sql, sqlite_arguments(args)?);
+                let rows = query.fetch_all(read.acquire().await?.connection()).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Pool::Postgres(pool) => {
@@ -169,7 +200,8 @@ impl Db {
         self.1.before(DbCall::Read).await?;
         match &self.0 {
             Pool::Sqlite { read, .. } => {
-                let row = sqlx::query_with(sql, sqlite_arguments(args)?).fetch_optional(read).await?;
+                let query = sqlx::query_with(sql, sqlite_arguments(args)?);
+                let row = query.fetch_optional(read.acquire().await?.connection()).await?;
                 Ok(row.map(Row::Sqlite))
             }
             Pool::Postgres(pool) => {
@@ -213,7 +245,7 @@ impl Db {
         self.1.before(DbCall::Read).await?;
         match &self.0 {
             Pool::Sqlite { read, .. } => {
-                Tx::begin(Connection::Sqlite(read.acquire().await?), "BEGIN", None).await
+                Tx::begin(Connection::Sqlite(read.acquire_for_transaction().await?), "BEGIN", None).await
             }
             Pool::Postgres(pool) => {
                 let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -250,7 +282,7 @@ impl Db {
     pub async fn close(&self) {
         match &self.0 {
             Pool::Sqlite { write, read, .. } => {
-                read.close().await;
+                read.pool.close().await;
                 write.close().await;
             }
             Pool::Postgres(pool) => pool.close().await,
@@ -268,7 +300,7 @@ pub(crate) async fn with_timeout<T>(
     }
 }
 
-fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+pub(crate) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
@@ -277,7 +309,10 @@ fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .foreign_keys(true)
 }
 
-async fn open_sqlite(options: SqliteConnectOptions, write_lock: WriteLock) -> Result<Pool, StoreError> {
+pub(crate) async fn open_sqlite(
+    options: SqliteConnectOptions,
+    query_limit: Duration,
+) -> Result<Pool, StoreError> {
     let shown = options.get_filename().display().to_string();
     let write = sqlite_writer()
         .connect_with(
@@ -285,20 +320,13 @@ async fn open_sqlite(options: SqliteConnectOptions, write_lock: WriteLock) -> Re
         )
         .await
         .map_err(|error| StoreError::Open(format!("cannot open the database file {shown}: {error}")))?;
-    Ok(Pool::Sqlite { write, read: sqlite_readers(options), write_lock })
+    let read = SqliteReaders::new(options, SQLITE_READERS, Some(query_limit));
+    Ok(Pool::Sqlite { write, read, write_lock: WriteLock::default() })
 }
 
 fn sqlite_writer() -> SqlitePoolOptions {
     let options = SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
     options.idle_timeout(None).max_lifetime(None)
-}
-
-fn sqlite_readers(options: SqliteConnectOptions) -> SqlitePool {
-    SqlitePoolOptions::new()
-        .max_connections(SQLITE_READERS)
-        .min_connections(0)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_lazy_with(options.read_only(true).create_if_missing(false))
 }
 
 async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> {

@@ -13,7 +13,7 @@ use crate::{Db, StoreError, Tx};
 /// The key of the advisory lock for claims on PostgreSQL. Nodes claim one at a time, because each must see the claims of
 /// the others for the same organization.
 const CLAIM_LOCK: i64 = 0x6761_7465_7761_7905;
-/// The key of the advisory lock for additions to a bounded queue.
+/// Hashed with the organization's id to the key of the advisory lock for additions to a bounded queue.
 const BOUND_LOCK: i64 = 0x6761_7465_7761_7906;
 /// A job is due when its lease ends, so both are one column.
 const LEASES: LeaseTable = LeaseTable { table: "jobs", owner: "holder", until: "due_at" };
@@ -55,13 +55,15 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob<'_>) -> Result<bool, StoreError> 
     Ok(added == 1)
 }
 
-/// Like `enqueue`, but returns none when `bound` jobs of that name already exist.
+/// Like `enqueue`, but returns none when `bound` jobs of that name and organization already exist.
 pub async fn enqueue_bounded(tx: &mut Tx, job: &NewJob<'_>, bound: i64) -> Result<Option<bool>, StoreError> {
     if tx.dialect() == Dialect::Postgres {
         // Held until the commit. It is the last lock of every transaction, so it cannot deadlock.
-        tx.exec("SELECT pg_advisory_xact_lock($1)", args![BOUND_LOCK]).await?;
+        let key = args![job.org.to_string(), BOUND_LOCK];
+        tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", key).await?;
     }
-    let row = tx.opt("SELECT COUNT(*) AS found FROM jobs WHERE name = $1", args![job.name]).await?;
+    let sql = "SELECT COUNT(*) AS found FROM jobs WHERE name = $1 AND org_id = $2";
+    let row = tx.opt(sql, args![job.name, job.org]).await?;
     let found = row.map_or(Ok(0), |row| row.get("found"))?;
     if found >= bound { Ok(None) } else { enqueue(tx, job).await.map(Some) }
 }
@@ -72,28 +74,55 @@ pub async fn next_due(db: &Db, name: &str) -> Result<Option<Timestamp>, StoreErr
     row.map_or(Ok(None), |row| row.get("due_at"))
 }
 
-/// Claims the job of that name that has been due longest, among organizations with fewer than `per_org` claimed jobs.
-pub async fn claim(
-    db: &Db,
-    name: &str,
-    per_org: i64,
-    lease: &Lease<'_>,
-) -> Result<Option<ClaimedJob>, StoreError> {
+/// Which job to claim.
+#[derive(Debug, Clone, Copy)]
+pub struct NextJob<'a> {
+    pub name: &'a str,
+    /// Organizations with this many claimed jobs are passed over.
+    pub per_org: i64,
+    /// The organization that was served last. The next one is served now: however many jobs an organization has, the
+    /// others have their turns.
+    pub after: Option<OrgId>,
+}
+
+/// Claims the job that has been due longest of the organization whose turn it is.
+pub async fn claim(db: &Db, next: NextJob<'_>, lease: &Lease<'_>) -> Result<Option<ClaimedJob>, StoreError> {
     let mut tx = db.begin().await?;
     if tx.dialect() == Dialect::Postgres {
         tx.exec("SELECT pg_advisory_xact_lock($1)", args![CLAIM_LOCK]).await?;
     }
-    let condition = format!(
-        "id IN (SELECT j.id FROM jobs j WHERE j.name = $4 AND j.due_at <= $3 \
-         AND (SELECT COUNT(*) FROM jobs leased WHERE leased.org_id = j.org_id AND leased.name = j.name \
-              AND leased.holder IS NOT NULL AND leased.due_at > $3) < $5 \
-         ORDER BY j.due_at, j.id LIMIT 1 {})",
-        tx.dialect().skip_locked("j")
-    );
-    let returning = ClaimedJob::columns("");
-    let claim = Claim { condition: &condition, also_set: ", attempts = attempts + 1", returning: &returning };
-    let rows = LEASES.claim(&mut tx, lease, claim, args![name, per_org]).await?;
+    let after = next.after.map(|org| org.to_string()).unwrap_or_default();
+    let mut claimed = claim_after(&mut tx, next, &after, lease).await?;
+    if claimed.is_none() && !after.is_empty() {
+        // The last organization was served; the turn goes to the first one again.
+        claimed = claim_after(&mut tx, next, "", lease).await?;
+    }
     tx.commit().await?;
+    Ok(claimed)
+}
+
+/// The organizations with jobs are read one by one from the index, in the order of their ids, so that the number of
+/// their jobs does not matter.
+async fn claim_after(
+    tx: &mut Tx,
+    NextJob { name, per_org, .. }: NextJob<'_>,
+    after: &str,
+    lease: &Lease<'_>,
+) -> Result<Option<ClaimedJob>, StoreError> {
+    // Checked again on the row itself: its previous holder may have renewed its lease meanwhile.
+    let condition = "due_at <= $3 AND id = (WITH RECURSIVE turns (org_id) AS \
+         (SELECT MIN(f.org_id) FROM jobs f WHERE f.name = $4 AND f.org_id > $6 \
+          UNION ALL SELECT (SELECT MIN(n.org_id) FROM jobs n WHERE n.name = $4 AND n.org_id > turns.org_id) \
+          FROM turns WHERE turns.org_id IS NOT NULL) \
+         SELECT (SELECT j.id FROM jobs j WHERE j.name = $4 AND j.org_id = turns.org_id AND j.due_at <= $3 \
+                 ORDER BY j.due_at, j.id LIMIT 1) \
+         FROM turns WHERE turns.org_id IS NOT NULL \
+         AND EXISTS (SELECT 1 FROM jobs due WHERE due.name = $4 AND due.org_id = turns.org_id AND due.due_at <= $3) \
+         AND (SELECT COUNT(*) FROM jobs leased WHERE leased.org_id = turns.org_id AND leased.name = $4 \
+              AND leased.holder IS NOT NULL AND leased.due_at > $3) < $5 LIMIT 1)";
+    let returning = ClaimedJob::columns("");
+    let claim = Claim { condition, also_set: ", attempts = attempts + 1", returning: &returning };
+    let rows = LEASES.claim(tx, lease, claim, args![name, per_org, after]).await?;
     rows.first().map(ClaimedJob::from_row).transpose()
 }
 
@@ -130,8 +159,9 @@ pub async fn release_all(db: &Db, now: Timestamp) -> Result<(), StoreError> {
     LEASES.release_all(db, Some(now)).await
 }
 
-/// The number of jobs of that name, waiting and running.
-pub async fn count(db: &Db, name: &str) -> Result<i64, StoreError> {
-    let row = db.opt("SELECT COUNT(*) AS found FROM jobs WHERE name = $1", args![name]).await?;
+/// The number of an organization's jobs of that name, waiting and running.
+pub async fn count(db: &Db, org: OrgId, name: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT COUNT(*) AS found FROM jobs WHERE name = $1 AND org_id = $2";
+    let row = db.opt(sql, args![name, org]).await?;
     row.map_or(Ok(0), |row| row.get("found"))
 }

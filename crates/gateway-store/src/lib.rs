@@ -6,6 +6,7 @@ pub mod db;
 pub mod error;
 mod leases;
 mod migrate;
+mod readers;
 mod row;
 mod table;
 mod tx;

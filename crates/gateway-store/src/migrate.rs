@@ -46,6 +46,7 @@ const STATE: &[(&str, &str)] = &[
     ("revisions_and_limits", include_str!("../migrations/0014_revisions_and_limits.sql")),
     ("cache_purges", include_str!("../migrations/0015_cache_purges.sql")),
     ("skill_vectors", include_str!("../migrations/0016_skill_vectors.sql")),
+    ("jobs_by_org", include_str!("../migrations/0017_jobs_by_org.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 16] = [
+    const RELEASED_STATE: [(&str, &str); 17] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -276,6 +277,7 @@ mod tests {
         ("revisions_and_limits", "54c28b1b2a867965d9713061249a9581ec5bdcebcac11299c4b653d0bf586ca1"),
         ("cache_purges", "287de40c8e260413a6fda86aadf32182cb36be54cf5f103524f3fa18629830ea"),
         ("skill_vectors", "7bfcbad1d74c15577b53c0fe0e69dc30afa15c90c73e2d402514018d7b89ca43"),
+        ("jobs_by_org", "7bfec4c8ae15f947ae8a3ba95273c4b2dfbbe5e59665dcfd9941912f23a70be7"),
     ];
     const RELEASED_LOGS: [(&str, &str); 6] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

@@ -77,6 +77,8 @@ fn metrics(app: &App) -> String {
         rows_quarantined: spool.set_aside.quarantined(),
         spool_damage: spool.set_aside.damaged(),
         cache_bytes: app.proxy.cache.bytes(),
+        compute: app.services.compute.stats(),
+        queries: app.shares.queries.stats(),
     })
 }
 

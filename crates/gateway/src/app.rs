@@ -5,6 +5,7 @@ mod invalidation;
 mod log_observer;
 mod start;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use gateway_store::db::Dialect;
 
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
+use crate::fair_slots::{Overloaded, Slot};
 use crate::health::HealthCache;
 use crate::internal_call::InternalCaller;
 use crate::jobs::JobServices;
 use crate::proxy::state::ProxyState;
 use crate::rate_limits::RateLimiter;
 use crate::services::Services;
+use crate::shares::{QUERY_PATIENCE, Shares};
 
 pub struct App {
     pub services: Arc<Services>,
@@ -33,6 +36,21 @@ pub struct App {
     pub models: InternalCaller,
     pub jobs: Arc<JobServices>,
     pub health: HealthCache,
+    pub shares: Shares,
+}
+
+/// The log database, for the queries of one request.
+pub struct LogQueries<'a> {
+    db: &'a Db,
+    _slot: Slot,
+}
+
+impl Deref for LogQueries<'_> {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        self.db
+    }
 }
 
 impl App {
@@ -40,6 +58,13 @@ impl App {
     pub async fn current_logs(&self, org: OrgId) -> &Db {
         self.proxy.spool.barrier.wait_until_stored(org).await;
         &self.services.logs
+    }
+
+    /// Like `current_logs`, for queries that may take long: within the organization's share of concurrent ones.
+    pub async fn query_logs(&self, org: OrgId) -> Result<LogQueries<'_>, Overloaded> {
+        let db = self.current_logs(org).await;
+        let slot = self.shares.queries.acquire(org, Some(QUERY_PATIENCE)).await?;
+        Ok(LogQueries { db, _slot: slot })
     }
 
     /// Waits for the tasks until the timeout, then closes the databases.

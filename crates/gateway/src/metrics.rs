@@ -16,6 +16,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::fair_slots::SlotStats;
+
 /// Upper bounds of the latency buckets, in milliseconds.
 const LATENCY_BUCKETS: [f64; 12] =
     [5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 15_000.0, 60_000.0];
@@ -46,6 +48,10 @@ pub struct ProcessState {
     pub rows_quarantined: u64,
     pub spool_damage: u64,
     pub cache_bytes: u64,
+    /// Computation that tenants cause.
+    pub compute: SlotStats,
+    /// Queries of log rows, sessions and usage.
+    pub queries: SlotStats,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -142,6 +148,11 @@ impl Metrics {
             ("gateway_uptime_seconds", "How long the process has been running", state.uptime_seconds),
             ("gateway_log_spool_bytes", "Log rows on disk that are not stored yet", state.spool_bytes),
             ("gateway_cache_bytes", "Size of the response cache in memory", state.cache_bytes),
+            (
+                "gateway_compute_waiting",
+                "Pieces of computation that wait for a thread",
+                state.compute.waiting,
+            ),
         ];
         for (name, help, value) in gauges {
             registry.register(name, help, ConstGauge::new(value));
@@ -152,6 +163,14 @@ impl Metrics {
             ("gateway_log_rows_shed", "Log rows that were dropped", state.rows_shed),
             ("gateway_log_rows_quarantined", "Log rows that cannot be stored", state.rows_quarantined),
             ("gateway_log_spool_damage", "Damaged places found in the spool", state.spool_damage),
+            ("gateway_compute_started", "Pieces of computation that were started", state.compute.granted),
+            ("gateway_compute_refused", "Pieces of computation that were refused", state.compute.refused),
+            ("gateway_queries_refused", "Queries that were refused with overloaded", state.queries.refused),
+            (
+                "gateway_compute_wait_ms",
+                "Milliseconds that computation has waited for a thread",
+                state.compute.waited_ms,
+            ),
         ];
         for (name, help, value) in counters {
             registry.register(name, help, ConstCounter::new(value));

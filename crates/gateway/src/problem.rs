@@ -12,6 +12,9 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::compute::ComputeError;
+use crate::fair_slots::Overloaded;
+
 /// The JSON fields of an error body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorFormat {
@@ -122,6 +125,13 @@ impl Problem {
         problem
     }
 
+    /// The caller's share of a resource is in use; others are not affected.
+    pub fn overloaded(message: impl Into<Cow<'static, str>>) -> Self {
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message);
+        problem.headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
+        problem
+    }
+
     /// Logs the error. The response does not contain it; the request id connects the two.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "request failed");
@@ -168,6 +178,27 @@ impl IntoResponse for Problem {
         *response.status_mut() = self.status;
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+/// Of queries; others say what is waiting.
+impl From<Overloaded> for Problem {
+    fn from(Overloaded: Overloaded) -> Self {
+        Self::overloaded("too many queries of this organization are in progress; try again shortly")
+    }
+}
+
+impl From<ComputeError> for Problem {
+    fn from(error: ComputeError) -> Self {
+        match error {
+            ComputeError::Overloaded => {
+                Self::overloaded("too much work of this organization is waiting; try again shortly")
+            }
+            ComputeError::TimedOut => {
+                Self::overloaded("the request needs more computing time than is available; send less at once")
+            }
+            ComputeError::Failed => Self::internal(error),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use gateway_core::time::Timestamp;
 use gateway_store::{Db, Part, StoreError};
 
 use crate::clock::Clock;
+use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
 use crate::tasks::Tasks;
@@ -17,6 +18,8 @@ pub struct Services {
     pub clock: Clock,
     /// Accounts, keys and everything else but log rows.
     pub db: Db,
+    /// The same over connections of its own: checking a credential never waits for other queries.
+    pub db_authentication: Db,
     /// Log rows and usage.
     pub logs: Db,
     /// The same database over the connections of background work, whose threads have low priority.
@@ -24,6 +27,8 @@ pub struct Services {
     pub vault: Vault,
     pub ids: Ids,
     pub tasks: Tasks,
+    /// For computation that tenants cause.
+    pub compute: ComputePool,
     pub started: Instant,
 }
 
@@ -52,6 +57,7 @@ impl Services {
     pub async fn close(&self) {
         self.logs_low_priority.close().await;
         self.logs.close().await;
+        self.db_authentication.close().await;
         self.db.close().await;
     }
 }

@@ -1,21 +1,25 @@
 //! Deterministic evaluators that depend on the subject alone.
 
-use jsonschema::Validator;
-use regex::Regex;
 use serde_json::Value;
 
-use super::{NotEvaluated, Subject, Verdict, schema};
+use super::pattern::Pattern;
+use super::schema::BoundedSchema;
+use super::{NotEvaluated, Subject, Verdict};
+
+/// The bytes that all searches for the values of one evaluator may read: the number of values times the length of the
+/// text.
+const MAX_SEARCHED_BYTES: usize = 1 << 28;
 
 #[derive(Debug)]
 pub enum Check {
     IsJson,
-    Schema(Box<Validator>),
+    Schema(Box<BoundedSchema>),
     Contains { expected: ExpectedText, all: bool },
     NotContains { forbidden: ExpectedText },
     Equals(ExpectedText),
     StartsWith(ExpectedText),
     EndsWith(ExpectedText),
-    Regex(Box<Regex>),
+    Regex(Box<Pattern>),
     Length { min: u64, max: u64 },
     Latency(i64),
     Cost(f64),
@@ -35,6 +39,12 @@ impl ExpectedText {
         let values =
             if ignore_case { values.iter().map(|value| value.to_lowercase()).collect() } else { values };
         Self { values, ignore_case }
+    }
+
+    /// An error if the text is too long to search for all values.
+    fn check_length(&self, text: &str) -> Result<(), NotEvaluated> {
+        let max = MAX_SEARCHED_BYTES / self.values.len().max(1);
+        check_length(text, max, &format!("{} values", self.values.len()))
     }
 
     /// Partitions the values into those that match the text and those that do not.
@@ -76,26 +86,31 @@ impl Check {
             }
             _ => {}
         }
-        Ok(match subject.text()? {
+        match subject.text()? {
             Ok(text) => self.evaluate_text(text),
-            Err(missing) => Verdict::binary(false, missing),
-        })
+            Err(missing) => Ok(Verdict::binary(false, missing)),
+        }
     }
 
-    fn evaluate_text(&self, text: &str) -> Verdict {
-        match self {
+    /// The time is bounded: a text that is too long for the evaluator is not evaluated.
+    fn evaluate_text(&self, text: &str) -> Result<Verdict, NotEvaluated> {
+        Ok(match self {
             Self::IsJson => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
                 Ok(_) => Verdict::binary(true, "valid JSON"),
                 Err(error) => Verdict::binary(false, format!("not valid JSON: {error}")),
             },
-            Self::Schema(validator) => match serde_json::from_str::<Value>(text) {
-                Err(error) => Verdict::binary(false, format!("not valid JSON: {error}")),
-                Ok(value) => match schema::first_violation(validator, &value) {
-                    None => Verdict::binary(true, "matches the schema"),
-                    Some(violation) => Verdict::binary(false, violation),
-                },
-            },
+            Self::Schema(schema) => {
+                check_length(text, schema.max_text_bytes(), "a schema of this size")?;
+                match serde_json::from_str::<Value>(text) {
+                    Err(error) => Verdict::binary(false, format!("not valid JSON: {error}")),
+                    Ok(value) => match schema.first_violation(&value) {
+                        None => Verdict::binary(true, "matches the schema"),
+                        Some(violation) => Verdict::binary(false, violation),
+                    },
+                }
+            }
             Self::Contains { expected, all } => {
+                expected.check_length(text)?;
                 let (found, missing) = expected.partition(text, |text, value| text.contains(value));
                 let passed = if *all { missing.is_empty() } else { !found.is_empty() };
                 let details = if passed {
@@ -106,6 +121,7 @@ impl Check {
                 Verdict::binary(passed, details)
             }
             Self::NotContains { forbidden } => {
+                forbidden.check_length(text)?;
                 let (found, _) = forbidden.partition(text, |text, value| text.contains(value));
                 let details = if found.is_empty() {
                     "contains none of the values".into()
@@ -126,10 +142,13 @@ impl Check {
                 let passed = expected.matches(text, |text, value| text.ends_with(value));
                 Verdict::binary(passed, if passed { "ends with the value" } else { "ends differently" })
             }
-            Self::Regex(regex) => match regex.find(text) {
-                Some(found) => Verdict::binary(true, format!("matches at byte {}", found.start())),
-                None => Verdict::binary(false, "no match"),
-            },
+            Self::Regex(pattern) => {
+                check_length(text, pattern.max_text_bytes(), "a pattern of this size")?;
+                match pattern.find(text) {
+                    Some(start) => Verdict::binary(true, format!("matches at byte {start}")),
+                    None => Verdict::binary(false, "no match"),
+                }
+            }
             Self::Length { min, max } => {
                 let length = text.chars().count() as u64;
                 Verdict::binary((*min..=*max).contains(&length), format!("{length} characters"))
@@ -137,8 +156,19 @@ impl Check {
             Self::Latency(_) | Self::Cost(_) | Self::StatusOk => {
                 Verdict::binary(false, "does not apply to text")
             }
-        }
+        })
     }
+}
+
+/// An error if the text is longer than `max` bytes, which is as much as `what` can be evaluated on in bounded time.
+fn check_length(text: &str, max: usize, what: &str) -> Result<(), NotEvaluated> {
+    if text.len() <= max {
+        return Ok(());
+    }
+    Err(NotEvaluated(format!(
+        "the text has {} bytes; {what} is evaluated on at most {max}. Select a shorter field, or simplify the config",
+        text.len()
+    )))
 }
 
 fn quoted(values: &[&str]) -> String {

@@ -8,13 +8,14 @@ use serde_json::{Map, Value};
 
 use super::check::{Check, ExpectedText};
 use super::judge::Judge;
+use super::pattern::Pattern;
+use super::schema::BoundedSchema;
 use super::similar::{Embedding, Levenshtein};
-use super::{ConfigError, Evaluator, EvaluatorKind, Field, Method, catalogue, schema};
+use super::{ConfigError, Evaluator, EvaluatorKind, Field, Method, catalogue};
 
 /// The maximum size of a config as JSON.
 const MAX_CONFIG_BYTES: usize = 64 << 10;
 const MAX_VALUES: usize = 1_000;
-const MAX_REGEX_BYTES: usize = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct NoConfig {}
@@ -63,7 +64,8 @@ enum Literal {
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct RegexConfig {
-    /// In the syntax of the Rust regex crate, which matches in linear time.
+    /// In the syntax of the Rust regex crate, which matches in linear time. The larger the compiled pattern, the
+    /// shorter are the texts that it is matched against.
     pattern: String,
 }
 
@@ -173,9 +175,9 @@ fn method(name: &str, config: Map<String, Value>) -> Result<Method, ConfigError>
         }
         "json_schema" => {
             let SchemaConfig { schema } = parse_config(config)?;
-            let validator =
-                schema::compile(&schema).map_err(|reason| ConfigError::invalid("config.schema", reason))?;
-            Method::Check(Check::Schema(Box::new(validator)))
+            let compiled = BoundedSchema::compile(&schema);
+            let compiled = compiled.map_err(|reason| ConfigError::invalid("config.schema", reason))?;
+            Method::Check(Check::Schema(Box::new(compiled)))
         }
         "contains" | "not_contains" => {
             let (expected, all) = expected_values(parse_config(config)?)?;
@@ -196,10 +198,9 @@ fn method(name: &str, config: Map<String, Value>) -> Result<Method, ConfigError>
         }
         "regex" => {
             let RegexConfig { pattern } = parse_config(config)?;
-            let compiled = regex::RegexBuilder::new(&pattern).size_limit(MAX_REGEX_BYTES).build();
-            let regex =
-                compiled.map_err(|error| ConfigError::invalid("config.pattern", error.to_string()))?;
-            Method::Check(Check::Regex(Box::new(regex)))
+            let pattern = Pattern::compile(&pattern);
+            let pattern = pattern.map_err(|reason| ConfigError::invalid("config.pattern", reason))?;
+            Method::Check(Check::Regex(Box::new(pattern)))
         }
         "length" => length(&parse_config(config)?)?,
         "latency" => {

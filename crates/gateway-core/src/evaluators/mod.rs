@@ -5,6 +5,7 @@ mod catalogue;
 mod check;
 mod config;
 mod judge;
+mod pattern;
 mod schema;
 mod similar;
 mod subject;

@@ -1,35 +1,55 @@
-//! Compiles JSON Schemas of tenants. Validation time must be bounded for every schema, so references must stay inside
-//! the schema and must not be recursive, and the expanded size is limited.
+//! Compiles JSON Schemas of tenants. Validation takes time proportional to the parts of the schema times the bytes of the
+//! document, so the product is bounded. References must stay inside the schema and must not be recursive.
 
 use std::collections::HashMap;
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-/// Schemas and subschemas, each counted once per reference.
-const MAX_EXPANDED_PARTS: u64 = 10_000;
-const MAX_REGEX_BYTES: usize = 1 << 20;
+use super::pattern;
 
-pub(super) fn compile(schema: &Value) -> Result<Validator, String> {
-    if !schema.is_object() && !schema.is_boolean() {
-        return Err("must be a JSON Schema: an object, or true or false".into());
-    }
-    let mut counter = ExpandedSize { root: schema, references: HashMap::new() };
-    if counter.count(schema)? > MAX_EXPANDED_PARTS {
-        return Err("expands to too many parts".into());
-    }
-    // The regex crate matches in linear time; the default engine backtracks.
-    let patterns = PatternOptions::regex().size_limit(MAX_REGEX_BYTES).dfa_size_limit(MAX_REGEX_BYTES);
-    let compiled = jsonschema::options().with_pattern_options(patterns).build(schema);
-    compiled.map_err(|error| format!("is not a valid JSON Schema: {}", truncated(&error.to_string())))
+/// Schemas, subschemas and values, each counted once per reference.
+const MAX_EXPANDED_PARTS: u64 = 40_000;
+/// The parts of the schema times the bytes of the document.
+const MAX_PRODUCT: u64 = 1 << 25;
+/// Patterns count by the size of their programs, because they are matched against every string.
+const PATTERN_BYTES_PER_PART: usize = 256;
+
+#[derive(Debug)]
+pub struct BoundedSchema {
+    validator: Validator,
+    parts: u64,
 }
 
-/// The first violation of the schema, with its location.
-pub(super) fn first_violation(validator: &Validator, value: &Value) -> Option<String> {
-    let error = validator.iter_errors(value).next()?;
-    let path = error.instance_path().to_string();
-    let path = if path.is_empty() { "the document".to_owned() } else { path };
-    Some(truncated(&format!("{path}: {error}")))
+impl BoundedSchema {
+    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+        if !schema.is_object() && !schema.is_boolean() {
+            return Err("must be a JSON Schema: an object, or true or false".into());
+        }
+        let mut counter = ExpandedSize { root: schema, references: HashMap::new() };
+        let parts = counter.count(schema)?;
+        if parts > MAX_EXPANDED_PARTS {
+            return Err("expands to too many parts".into());
+        }
+        // The regex crate matches in linear time; the default engine backtracks.
+        let patterns = PatternOptions::regex().size_limit(pattern::MAX_PROGRAM_BYTES);
+        let compiled = jsonschema::options().with_pattern_options(patterns).build(schema);
+        let invalid = |error| format!("is not a valid JSON Schema: {}", truncated(&format!("{error}")));
+        compiled.map(|validator| Self { validator, parts }).map_err(invalid)
+    }
+
+    /// The length of the longest document that is validated in bounded time.
+    pub(super) fn max_text_bytes(&self) -> usize {
+        usize::try_from(MAX_PRODUCT / self.parts.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// The first violation of the schema, with its location.
+    pub(super) fn first_violation(&self, value: &Value) -> Option<String> {
+        let error = self.validator.validate(value).err()?;
+        let path = error.instance_path().to_string();
+        let path = if path.is_empty() { "the document".to_owned() } else { path };
+        Some(truncated(&format!("{path}: {error}")))
+    }
 }
 
 /// Counts the parts of a schema with all references expanded.
@@ -53,13 +73,19 @@ impl<'a> ExpandedSize<'a> {
                         ("$dynamicRef" | "$recursiveRef", _) => {
                             return Err(format!("{key} is not supported"));
                         }
+                        ("pattern", Value::String(text)) => pattern_parts(text),
+                        ("patternProperties", Value::Object(patterns)) => {
+                            let sizes = patterns.keys().map(|text| pattern_parts(text));
+                            sizes.fold(self.count(value)?, u64::saturating_add)
+                        }
                         _ => self.count(value)?,
                     };
                     sum = sum.saturating_add(parts);
                 }
                 Ok(sum)
             }
-            _ => Ok(0),
+            // A value of `enum` or `required` is compared with the document.
+            _ => Ok(1),
         }
     }
 
@@ -83,6 +109,12 @@ impl<'a> ExpandedSize<'a> {
     }
 }
 
+/// A pattern that does not compile counts as the largest one; compiling the schema reports it.
+fn pattern_parts(text: &str) -> u64 {
+    let bytes = pattern::program_bytes(text).unwrap_or(pattern::MAX_PROGRAM_BYTES);
+    u64::try_from(bytes / PATTERN_BYTES_PER_PART).unwrap_or(u64::MAX)
+}
+
 /// A pointer in a `$ref` is a URL fragment.
 fn percent_decoded(pointer: &str) -> String {
     percent_encoding::percent_decode_str(pointer).decode_utf8_lossy().into_owned()
@@ -98,17 +130,17 @@ mod tests {
     use serde_json::json;
 
     fn rejected(schema: &Value) -> String {
-        compile(schema).err().unwrap_or_else(|| panic!("{schema} is accepted"))
+        BoundedSchema::compile(schema).err().unwrap_or_else(|| panic!("{schema} is accepted"))
     }
 
     #[test]
     fn a_violation_is_reported_with_its_path() {
         let schema = json!({"type": "object", "properties": {"n": {"$ref": "#/$defs/count"}}, "required": ["n"],
             "$defs": {"count": {"type": "integer", "minimum": 1}}});
-        let validator = compile(&schema).unwrap();
-        assert_eq!(first_violation(&validator, &json!({"n": 1})), None);
-        assert!(first_violation(&validator, &json!({"n": 0})).unwrap().starts_with("/n: "));
-        assert!(first_violation(&validator, &json!({})).unwrap().starts_with("the document: "));
+        let schema = BoundedSchema::compile(&schema).unwrap();
+        assert_eq!(schema.first_violation(&json!({"n": 1})), None);
+        assert!(schema.first_violation(&json!({"n": 0})).unwrap().starts_with("/n: "));
+        assert!(schema.first_violation(&json!({})).unwrap().starts_with("the document: "));
     }
 
     #[test]
@@ -134,5 +166,16 @@ mod tests {
         }
         defs.insert("l40".into(), json!({"type": "integer"}));
         assert!(rejected(&json!({"$ref": "#/$defs/l0", "$defs": defs})).contains("too many parts"));
+    }
+
+    #[test]
+    fn the_more_parts_a_schema_has_the_shorter_the_document() {
+        let max = |schema: &Value| BoundedSchema::compile(schema).unwrap().max_text_bytes();
+        assert!(max(&json!({"type": "object", "required": ["a", "b"]})) > 1 << 20);
+        let names: Vec<String> = (0..5_000).map(|number| format!("n{number}")).collect();
+        assert!(max(&json!({"enum": names})) < 8 << 10);
+        assert!(max(&json!({"items": {"pattern": "a[ab]{500}c"}})) < 256 << 10);
+        let keys = json!({"patternProperties": {"a[ab]{500}c": true, "b[ab]{500}c": true}});
+        assert!(max(&keys) < 128 << 10);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use gateway_core::datasets::{Case, CaseContent};
-use gateway_core::ids::CaseId;
+use gateway_core::ids::{CaseId, DatasetId};
 use gateway_core::time::Timestamp;
 use serde_json::value::RawValue;
 use sqlx::AssertSqlSafe;
@@ -18,12 +18,24 @@ use crate::{Db, StoreError, Tx};
 /// Greater than every id. A bound that is always present lets the index find any page.
 const AFTER_ALL_IDS: &str = "z";
 
+/// Rows that are deleted in one transaction.
+const ABANDONED_ROWS: i64 = 1_000;
+
 const COLUMNS: &str = "c.id, c.input, c.expected, c.metadata, c.created_at, c.updated_at";
 
 static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         "INSERT INTO dataset_cases (dataset_id, id, from_version, input, expected, metadata, created_at, updated_at)",
         "(?,?,?,?,?,?,?,?)",
+        "",
+    )
+});
+
+static INSERT_STAGED: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::new(
+        "INSERT INTO dataset_cases (dataset_id, id, from_version, until_version, input, expected, metadata, created_at, \
+         updated_at)",
+        "(?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
@@ -38,6 +50,69 @@ pub async fn add_cases(
     let rows: Vec<_> =
         cases.into_iter().map(|(id, content)| state(locked, id, content, (now, now))).collect();
     INSERT.run(tx, rows.into_iter()).await
+}
+
+/// Cases that are stored in several transactions and become visible in one. While they wait, the version at which they
+/// end is a negative number, which no edition includes.
+#[derive(Debug, Clone, Copy)]
+pub struct StagedImport {
+    /// Unique among the imports into the dataset, and positive.
+    pub number: i64,
+    /// The next version of the dataset when the import began.
+    pub version: i64,
+    pub now: Timestamp,
+}
+
+impl StagedImport {
+    /// Stores cases of the import.
+    pub async fn add(
+        self,
+        tx: &mut Tx,
+        dataset: DatasetId,
+        cases: Vec<(CaseId, CaseContent)>,
+    ) -> Result<(), StoreError> {
+        let Self { number, version, now } = self;
+        let rows = cases.into_iter().map(|(id, CaseContent { input, expected, metadata })| {
+            args![dataset, id, version, -number, input, expected, metadata, now, now]
+        });
+        INSERT_STAGED.run(tx, rows).await
+    }
+
+    /// Adds the stored cases, with ids from `first` to `last`, to the working copy of a locked dataset. The caller
+    /// updates the count.
+    pub async fn publish(
+        self,
+        tx: &mut Tx,
+        locked: &Dataset,
+        (first, last): (CaseId, CaseId),
+    ) -> Result<(), StoreError> {
+        let next = locked.current_version + 1;
+        // The version is part of the key, so it is written only if the dataset was frozen meanwhile.
+        let change = if next == self.version {
+            "until_version = NULL".to_owned()
+        } else {
+            format!("until_version = NULL, from_version = {next}")
+        };
+        let sql = format!(
+            "UPDATE dataset_cases SET {change} WHERE dataset_id = $1 AND id >= $2 AND id <= $3 AND until_version = $4"
+        );
+        tx.exec(AssertSqlSafe(sql), args![locked.id, first, last, -self.number]).await.map(|_| ())
+    }
+}
+
+/// Deletes cases of imports that were interrupted before this time; returns how many. Call it again until it returns 0.
+pub async fn delete_abandoned(db: &Db, dataset: DatasetId, before: Timestamp) -> Result<u64, StoreError> {
+    let abandoned =
+        "SELECT id FROM dataset_cases WHERE dataset_id = $1 AND until_version < 0 AND created_at < $2";
+    // A read first, so that the usual case writes nothing.
+    let sql = format!("{abandoned} LIMIT 1");
+    if db.opt(AssertSqlSafe(sql), args![dataset, before]).await?.is_none() {
+        return Ok(0);
+    }
+    let sql = format!(
+        "DELETE FROM dataset_cases WHERE dataset_id = $1 AND until_version < 0 AND id IN ({abandoned} LIMIT {ABANDONED_ROWS})"
+    );
+    db.exec(AssertSqlSafe(sql), args![dataset, before]).await
 }
 
 /// Replaces the content of a case of the working copy. The dataset is locked, and `find_case` returned the case.

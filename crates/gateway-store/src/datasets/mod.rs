@@ -16,8 +16,8 @@ use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 pub use cases::{
-    add_cases, analyze_cases, case_ids_after, cases_after, cases_by_id, find_case, list_cases, remove_case,
-    update_case,
+    StagedImport, add_cases, analyze_cases, case_ids_after, cases_after, cases_by_id, delete_abandoned,
+    find_case, list_cases, remove_case, update_case,
 };
 
 table! {

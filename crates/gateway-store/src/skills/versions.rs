@@ -80,13 +80,16 @@ pub async fn list_versions(
 }
 
 /// Versions that the built-in judge has not evaluated and that have no job of that name with the deduplication key
-/// `skill:version`, newest first.
+/// `skill:version`, newest first, at most `limit`. Organizations with `limit` jobs are left out, because theirs do not
+/// fit into the queue and would hide those of others.
 pub async fn unjudged_versions(db: &Db, job: &str, limit: i64) -> Result<Vec<UnjudgedVersion>, StoreError> {
     let rows = db
         .all(
             "SELECT s.org_id, v.skill_id, v.version FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
              WHERE v.judged = 0 AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.name = $1 \
-             AND j.only_one = v.skill_id || ':' || v.version) ORDER BY v.created_at DESC LIMIT $2",
+             AND j.only_one = v.skill_id || ':' || v.version) \
+             AND (SELECT COUNT(*) FROM jobs q WHERE q.name = $1 AND q.org_id = s.org_id) < $2 \
+             ORDER BY v.created_at DESC LIMIT $2",
             args![job, limit],
         )
         .await?;

@@ -335,11 +335,9 @@ impl<E: LimitedEndpoint> OperationInput for AttemptLimit<E> {
 
 fn password_problem(error: PasswordError) -> Problem {
     match error {
-        PasswordError::Busy => Problem::new(
-            http::StatusCode::SERVICE_UNAVAILABLE,
-            "unavailable",
-            "too many password checks are in progress; try again shortly",
-        ),
+        PasswordError::Busy => {
+            Problem::overloaded("too many password checks are in progress; try again shortly")
+        }
         PasswordError::Failed => Problem::internal(error),
     }
 }

@@ -12,7 +12,7 @@ use gateway_core::time::Timestamp;
 use gateway_store::accounts;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{Extensions, HeaderMap, HeaderName};
 use serde_json::json;
 
 use super::extract::path_param;
@@ -218,7 +218,16 @@ impl OperationInput for KeyManager {
 }
 
 fn identity(parts: &Parts) -> ApiResult<Identity> {
-    let identity = parts.extensions.get::<Identity>().cloned();
+    of_request(&parts.extensions).cloned()
+}
+
+/// The caller's organization, for bodies that are read and parsed on its account.
+pub(super) fn org_of(extensions: &Extensions) -> ApiResult<OrgId> {
+    of_request(extensions).map(|identity| identity.org.id)
+}
+
+fn of_request(extensions: &Extensions) -> ApiResult<&Identity> {
+    let identity = extensions.get::<Identity>();
     identity.ok_or_else(|| Problem::unauthorized("send an X-Gateway-Key header or a Bearer token"))
 }
 

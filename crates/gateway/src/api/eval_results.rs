@@ -238,8 +238,8 @@ async fn store_on_log(
     };
     let export_job = ExportVerdicts { verdicts: vec![verdict.id], ..Default::default() };
     let export_job = export_job.if_needed(&app.jobs, org).await?;
-    if export_job.is_some() && export_verdicts::is_behind(&app.jobs).await? {
-        return Err(Problem::unavailable());
+    if export_job.is_some() && export_verdicts::is_behind(&app.jobs, org).await? {
+        return Err(Problem::overloaded("too many verdicts wait for their export; try again shortly"));
     }
     let mut tx = app.services.db.begin().await?;
     verdicts::insert(&mut tx, &verdict).await?;

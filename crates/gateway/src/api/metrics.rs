@@ -91,8 +91,8 @@ async fn snapshot(
     caller: Caller<Viewer>,
     format: MetricsFormat,
 ) -> ApiResult<MetricsResponse> {
-    let stored = app.current_logs(caller.org.id).await;
-    let usage = logs::usage_by_model_and_status(stored, caller.org.id).await?;
+    let stored = app.query_logs(caller.org.id).await?;
+    let usage = logs::usage_by_model_and_status(&stored, caller.org.id).await?;
     let mut total = Totals::default();
     for part in &usage {
         total.add(&part.totals);

@@ -18,11 +18,12 @@ use http::{HeaderMap, StatusCode};
 use prost::Message as _;
 use serde_json::json;
 
-use super::caller::{AppState, Caller, Member};
+use super::caller::{AppState, Caller, Member, org_of};
 use super::extract::read_body;
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use crate::app::App;
 use crate::auth::{Identity, Principal};
+use crate::compute::{Cancellation, Patience};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -69,13 +70,13 @@ impl FromRequest<Arc<App>> for Traces {
             .ok_or_else(|| Problem::bad_request(format!("Content-Type must be {PROTOBUF} or {JSON}")))?;
         let compressed = is_gzip(request.headers())?;
         let limit = app.services.config.max_body_bytes;
+        let org = org_of(request.extensions())?;
         let body = read_body(request, limit).await?;
-        // Decoding a large batch takes long, so it must not block this thread.
-        let decoded = tokio::task::spawn_blocking(move || {
+        let decoded = app.services.compute.run(org, Patience::REQUEST, move |_| {
             let body = if compressed { decompress(&body, limit)? } else { body };
             decode(encoding, &body)
         });
-        let request = decoded.await.map_err(Problem::internal)??;
+        let request = decoded.await??;
         Ok(Self { encoding, request })
     }
 }
@@ -181,9 +182,11 @@ async fn receive(
     if !app.proxy.spool.is_healthy() {
         return Err(Problem::unavailable());
     }
-    let identity = Identity::clone(&caller);
+    let (identity, shared) = (Identity::clone(&caller), Arc::clone(&app));
+    let ingesting = move |_: &Cancellation| ingest::ingest_spans(&request, &sender(&shared, &identity));
+    let arrived = app.services.compute.run(caller.org.id, Patience::REQUEST, ingesting).await?;
+    // Writes to disk under the lock of a lane, so it needs a thread of ordinary priority.
     let written = tokio::task::spawn_blocking(move || {
-        let arrived = ingest::ingest_spans(&request, &sender(&app, &identity));
         for row in arrived.rows {
             app.proxy.spool.append(app.services.config.workers, row);
         }

@@ -91,8 +91,8 @@ async fn list(
     let page = page.numeric_page()?;
     let filter =
         SessionFilter { user: params.user, provider: params.provider, from: params.from, to: params.to };
-    let found =
-        logs::list_sessions(app.current_logs(caller.org.id).await, caller.org.id, &filter, &page).await?;
+    let stored = app.query_logs(caller.org.id).await?;
+    let found = logs::list_sessions(&stored, caller.org.id, &filter, &page).await?;
     let (sessions, next_cursor) = page::into_views(found);
     Ok(Json(SessionList { sessions, next_cursor }))
 }
@@ -147,10 +147,10 @@ async fn get(
 }
 
 async fn with_rows(app: &App, org: OrgId, id: &str) -> ApiResult<(Session, Vec<logs::LogEntry>)> {
-    let stored = app.current_logs(org).await;
-    let session = logs::find_session(stored, org, id).await?.ok_or_else(Problem::not_found)?;
+    let stored = app.query_logs(org).await?;
+    let session = logs::find_session(&stored, org, id).await?.ok_or_else(Problem::not_found)?;
     let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
-    let rows = logs::list_after(stored, org, &filter, MAX_REQUESTS).await?;
+    let rows = logs::list_after(&stored, org, &filter, MAX_REQUESTS).await?;
     Ok((session, rows))
 }
 

@@ -56,8 +56,8 @@ async fn summary(
     PathParam(AnyUser(user)): PathParam<AnyUser>,
 ) -> ApiResult<Json<UserSummary>> {
     let org = caller.org.id;
-    let stored = app.current_logs(org).await;
-    let seen = logs::user_seen(stored, org, &user).await?;
+    let stored = app.query_logs(org).await?;
+    let seen = logs::user_seen(&stored, org, &user).await?;
     if seen.is_none()
         && !names_by_id(&app.services.db, org, NamedResource::Members).await?.contains_key(&user)
     {
@@ -66,7 +66,7 @@ async fn summary(
     let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
     let group = Some(UsageGroup::Model);
     let query = UsageQuery { filter: &filter, range: TimeRange::all_time(), interval: None, group };
-    let mut models = logs::usage(stored, org, &query).await?;
+    let mut models = logs::usage(&stored, org, &query).await?;
     let mut all = gateway_core::totals::Totals::default();
     for usage in &models {
         all.add(&usage.totals);

@@ -24,6 +24,7 @@ use crate::cache::{Cache, PurgeSource, RedisTier};
 use crate::clock::Clock;
 use crate::cluster::invalidation::InvalidationHandler;
 use crate::cluster::{Cluster, Membership};
+use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError, DatabaseConnections, load_prices};
 use crate::health::HealthCache;
 use crate::ids::Ids;
@@ -40,6 +41,7 @@ use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
 use crate::rate_limits::RateLimiter;
 use crate::services::{Services, StartError, create_data_dir, migrate_all};
+use crate::shares::Shares;
 use crate::targets::operator_providers;
 use crate::tasks::Tasks;
 use crate::vault::Vault;
@@ -62,11 +64,12 @@ impl App {
         let proxy = Arc::new(proxy_state(&services, &cluster, &rate_limiter, redis)?);
         let jobs = Arc::new(JobServices::new(Arc::clone(&services), Arc::clone(&proxy)));
         let app = Arc::new(Self {
+            shares: Shares::new(services.logs.readers()),
             services,
             proxy,
             cluster,
             rate_limiter,
-            passwords: Passwords::new(),
+            passwords: Passwords::start().map_err(StartError::Thread)?,
             models: jobs.models.clone(),
             jobs,
             health: HealthCache::default(),
@@ -84,7 +87,7 @@ async fn open_services(
     clock: Clock,
     process: u64,
 ) -> Result<(Arc<Services>, Membership), StartError> {
-    let DatabaseConnections { requests, background } = config.database_connections;
+    let DatabaseConnections { requests, authentication, background } = config.database_connections;
     let db = Db::open_with(config.database_url.expose_secret(), requests).await?;
     let logs = migrate_all(&db, clock.now()).await?;
     let low_priority = LowPriorityRuntime::start().map_err(StartError::Thread)?;
@@ -96,9 +99,11 @@ async fn open_services(
         vault: Vault::new(&config.master_key).ok_or(StartError::Crypto(INVALID_MASTER_KEY))?,
         ids: Ids::new(clock.clone(), process, membership.node),
         tasks: Tasks::new(Handle::current(), low_priority),
+        compute: ComputePool::start().map_err(StartError::Thread)?,
         started: Instant::now(),
         config,
         clock,
+        db_authentication: db.reserve(authentication),
         db,
         logs,
         logs_low_priority,

@@ -246,7 +246,7 @@ impl Access {
     }
 
     async fn authenticate_token(&self, token: &str) -> Result<Identity, Denied> {
-        let db = &self.services.db;
+        let db = &self.services.db_authentication;
         let claims = self.tokens.read(token, self.services.clock.now()).ok_or(Denied::Invalid)?;
         let Claims { sub, org, jti, .. } = claims;
         let is_revoked =
@@ -263,7 +263,7 @@ impl Access {
     }
 
     async fn org(&self, id: OrgId) -> Result<Option<Arc<CachedOrg>>, StoreError> {
-        let Services { db, vault, .. } = &*self.services;
+        let Services { db_authentication: db, vault, .. } = &*self.services;
         self.orgs
             .get(&id, || async {
                 let Some(org) = orgs::find(db, id).await? else { return Ok(None) };
@@ -317,7 +317,7 @@ impl Access {
     async fn key(&self, hash: KeyHash) -> Result<Option<Arc<CachedKey>>, StoreError> {
         self.keys
             .get(&hash, || async {
-                let found = keys::find_access(&self.services.db, hash).await?;
+                let found = keys::find_access(&self.services.db_authentication, hash).await?;
                 Ok(found.filter(|access| access.key.revoked_at.is_none()).map(|access| {
                     let counter = self.rate_limiter.counter(access.key.id.0);
                     CachedKey::new(access, counter, &self.evicted_uses)

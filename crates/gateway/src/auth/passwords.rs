@@ -1,16 +1,21 @@
-//! Password hashing with Argon2id, on blocking threads and bounded: at most one hash per core at a time, and a short
-//! queue.
+//! Password hashing with Argon2id, on threads of their own and bounded: half of the cores at low priority, and a short
+//! queue. Whoever has many addresses can cause a hash for each, and must not slow down anything else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
-/// Callers that may wait for a core; more are rejected.
+use crate::compute::half_of_the_cores;
+use crate::low_priority::{LowPriorityThreads, NiceValue};
+
+/// Callers that may wait for a thread; more are rejected.
 const MAX_QUEUED: usize = 256;
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Verified if the email is unknown, so that both cases take the same time. It has the parameters of new hashes and
 /// matches no password.
@@ -19,8 +24,10 @@ const DECOY_HASH: &str =
 
 #[derive(Clone)]
 pub struct Passwords {
-    cores: Arc<Semaphore>,
+    threads: LowPriorityThreads,
+    free_threads: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    max_wait: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -31,20 +38,22 @@ pub enum PasswordError {
     Failed,
 }
 
-impl Default for Passwords {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Passwords {
-    pub fn new() -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { cores: Arc::new(Semaphore::new(cores)), waiting: Arc::default() }
+    pub fn start() -> std::io::Result<Self> {
+        Self::with_threads(half_of_the_cores())
+    }
+
+    fn with_threads(count: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            threads: LowPriorityThreads::start("passwords", count, NiceValue::Five)?,
+            free_threads: Arc::new(Semaphore::new(count)),
+            waiting: Arc::default(),
+            max_wait: MAX_WAIT,
+        })
     }
 
     pub async fn hash(&self, password: SecretString) -> Result<String, PasswordError> {
-        self.run_blocking(move || hash_now(password.expose_secret())).await?
+        self.run(move || hash_now(password.expose_secret())).await?
     }
 
     /// `stored` is `None` for an unknown email: the same work is done, and the result is false.
@@ -53,7 +62,7 @@ impl Passwords {
         password: SecretString,
         stored: Option<String>,
     ) -> Result<bool, PasswordError> {
-        self.run_blocking(move || {
+        self.run(move || {
             let hash = stored.as_deref().unwrap_or(DECOY_HASH);
             let matches = PasswordHash::new(hash).is_ok_and(|hash| {
                 Argon2::default().verify_password(password.expose_secret().as_bytes(), &hash).is_ok()
@@ -63,13 +72,22 @@ impl Passwords {
         .await
     }
 
-    async fn run_blocking<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
-        let _slot = QueueSlot::take(&self.waiting)?;
-        let _core = self.cores.acquire().await.map_err(|_| PasswordError::Failed)?;
-        tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Failed)
+        let slot = QueueSlot::take(&self.waiting)?;
+        let thread =
+            tokio::time::timeout(self.max_wait, Arc::clone(&self.free_threads).acquire_owned()).await;
+        let thread = thread.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
+        drop(slot);
+        let (sender, receiver) = oneshot::channel();
+        self.threads.run(move || {
+            // A hash is not interrupted when the caller goes away, so the thread is free only at its end.
+            let _thread = thread;
+            let _ = sender.send(work());
+        });
+        receiver.await.map_err(|_| PasswordError::Failed)
     }
 }
 
@@ -113,10 +131,38 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_right_password_of_a_known_account_matches() {
-        let passwords = Passwords::new();
+        let passwords = Passwords::start().unwrap();
         let hash = passwords.hash("secret".to_owned().into()).await.unwrap();
         assert_eq!(passwords.verify("secret".to_owned().into(), Some(hash.clone())).await, Ok(true));
         assert_eq!(passwords.verify("Secret".to_owned().into(), Some(hash)).await, Ok(false));
         assert_eq!(passwords.verify("secret".to_owned().into(), None).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_leaves_frees_no_thread() {
+        let passwords = Passwords::with_threads(1).unwrap();
+        let (finish, may_finish) = std::sync::mpsc::channel::<()>();
+        let left = passwords.run(move || may_finish.recv());
+        assert!(tokio::time::timeout(Duration::from_millis(20), left).await.is_err());
+        let mut next = std::pin::pin!(passwords.run(|| 1));
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut next).await.is_err());
+        finish.send(()).unwrap();
+        assert_eq!(next.await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn waiting_is_bounded_in_number_and_time() {
+        let mut passwords = Passwords::with_threads(1).unwrap();
+        let held = Arc::clone(&passwords.free_threads).acquire_owned().await.unwrap();
+        let mut waiting: Vec<_> = (0..MAX_QUEUED).map(|_| Box::pin(passwords.run(|| 1))).collect();
+        for caller in &mut waiting {
+            assert!(futures_util::future::poll_immediate(caller).await.is_none());
+        }
+        assert_eq!(passwords.run(|| 1).await, Err(PasswordError::Busy));
+        drop(waiting);
+        passwords.max_wait = Duration::from_millis(5);
+        assert_eq!(passwords.run(|| 1).await, Err(PasswordError::Busy));
+        drop(held);
+        assert_eq!(passwords.run(|| 1).await, Ok(1));
     }
 }

@@ -74,6 +74,8 @@ pub enum PlanChanges {
 pub struct DatabaseConnections {
     /// For requests and whatever a request may wait for.
     pub requests: u32,
+    /// For checking credentials; 0 if those of requests have to do.
+    pub authentication: u32,
     /// For log rows, retention and exports.
     pub background: u32,
 }
@@ -81,7 +83,9 @@ pub struct DatabaseConnections {
 impl DatabaseConnections {
     fn split(total: u32) -> Self {
         let background = (total / 4).max(2);
-        Self { requests: total.saturating_sub(background).max(2), background }
+        let authentication = if total >= 8 { 2 } else { 0 };
+        let requests = total.saturating_sub(background + authentication).max(2);
+        Self { requests, authentication, background }
     }
 }
 

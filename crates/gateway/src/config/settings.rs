@@ -24,7 +24,7 @@ pub static SETTINGS: &[Setting] = &[
     plain(
         "database_connections",
         "12",
-        "connections to PostgreSQL; a quarter is for background work, the rest for requests",
+        "connections to PostgreSQL; a quarter is for background work, two for authentication, the rest for requests",
     ),
     Setting {
         key: "redis_url",
@@ -80,7 +80,11 @@ pub static SETTINGS: &[Setting] = &[
         "",
         "address of a private listener with Prometheus /metrics, /healthz, /livez and /readyz",
     ),
-    plain("eval_queue", "256", "maximum number of evaluations that wait in the queue"),
+    plain(
+        "eval_queue",
+        "256",
+        "maximum number of skill evaluations of an organization that wait in the queue",
+    ),
     plain("max_body_bytes", "33554432", "maximum size of a request body; larger ones are rejected with 413"),
     plain("proxy_timeout_ms", "600000", "timeout of a whole call to a provider"),
     plain("log_bodies", "true", "store request and response bodies (up to 256 KiB each) with log rows"),

@@ -25,13 +25,13 @@ fn message(file: Option<&str>, environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_connections_are_split_between_requests_and_background_work() {
+fn the_connections_are_split_between_requests_authentication_and_background_work() {
     let split = |total: &str| {
-        let DatabaseConnections { requests, background } =
+        let DatabaseConnections { requests, authentication, background } =
             config(None, &[("GATEWAY_DATABASE_CONNECTIONS", total)]).unwrap().database_connections;
-        (requests, background)
+        (requests, authentication, background)
     };
-    assert_eq!((split("12"), split("4"), split("40")), ((9, 3), (2, 2), (30, 10)));
+    assert_eq!((split("12"), split("4"), split("40")), ((7, 2, 3), (2, 0, 2), (28, 2, 10)));
     assert!(config(None, &[("GATEWAY_DATABASE_CONNECTIONS", "3")]).is_err());
 }
 

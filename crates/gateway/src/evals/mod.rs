@@ -3,16 +3,21 @@
 
 pub mod target;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::embed::hash_v1;
-use gateway_core::evaluators::{Embedding, Evaluator, Judge, Method, NotEvaluated, Subject, Verdict};
+use gateway_core::evaluators::{
+    ConfigError, Embedding, Evaluator, Judge, Method, NotEvaluated, Subject, Verdict,
+};
+use gateway_core::ids::OrgId;
 use gateway_core::llm::preview::assistant_text;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Identity;
+use crate::compute::{ComputeError, ComputePool, Patience};
 use crate::internal_call::{self, Endpoint, InternalCaller, InternalRequest, ModelResponse};
 use crate::problem::{ApiResult, Problem};
 
@@ -31,6 +36,13 @@ pub enum NoVerdict {
     Retry(String),
     /// The organization reached its rate limit. Retry after the delay.
     RateLimited(Duration),
+}
+
+/// Of computing.
+impl From<ComputeError> for NoVerdict {
+    fn from(error: ComputeError) -> Self {
+        Self::Retry(error.to_string())
+    }
 }
 
 impl From<NotEvaluated> for NoVerdict {
@@ -94,22 +106,61 @@ pub fn check(models: &InternalCaller, identity: &Identity, evaluator: &Evaluator
     })
 }
 
-/// Evaluates one subject.
+/// Validates and compiles a definition. A large pattern or schema takes long.
+pub async fn compile(
+    compute: &ComputePool,
+    org: OrgId,
+    patience: Patience,
+    definition: EvalDefinition,
+) -> Result<Result<Evaluator, ConfigError>, ComputeError> {
+    let EvalDefinition { kind, evaluator, config } = definition;
+    compute.run(org, patience, move |_| Evaluator::parse(&kind, &evaluator, &config)).await
+}
+
+/// The parts of an eval that decide how it judges.
+pub struct EvalDefinition {
+    pub kind: String,
+    pub evaluator: String,
+    pub config: Value,
+}
+
+/// Evaluates one subject. The subject is extracted from a body where it is evaluated, because bodies can be long.
 pub async fn judge(
     caller: &ModelCaller<'_>,
-    evaluator: &Evaluator,
-    subject: &Subject,
+    evaluator: &Arc<Evaluator>,
+    subject: impl FnOnce(&Evaluator) -> Result<Subject, NoVerdict> + Send + 'static,
 ) -> Result<Verdict, NoVerdict> {
-    if let Some(verdict) = evaluator.evaluate(subject) {
-        return Ok(verdict?);
-    }
-    match &evaluator.method {
-        Method::Check(_) | Method::Levenshtein(_) => {
+    let (services, shared) = (&caller.models.services, Arc::clone(evaluator));
+    let dims = usize::try_from(services.config.judge.embed_dims).unwrap_or(256);
+    let is_builtin = matches!(&evaluator.method, Method::Embedding(embedding)
+        if embedder(caller.models, embedding).0 == BUILTIN);
+    let evaluated = services.compute.run(caller.identity.org.id, Patience::JOB, move |_| {
+        let subject = subject(&shared)?;
+        let verdict = match &shared.method {
+            Method::Embedding(embedding) if is_builtin => Some(embed_builtin(embedding, &subject, dims)?),
+            _ => shared.evaluate(&subject).transpose()?,
+        };
+        Ok((subject, verdict))
+    });
+    let (subject, verdict) = evaluated.await.map_err(NoVerdict::from).flatten()?;
+    match (&evaluator.method, verdict) {
+        (_, Some(verdict)) => Ok(verdict),
+        (Method::Check(_) | Method::Levenshtein(_), None) => {
             Err(NoVerdict::Permanent("the evaluator returned no verdict".into()))
         }
-        Method::Embedding(embedding) => judge_by_embedding(caller, embedding, subject).await,
-        Method::Judge(judge) => judge_by_model(caller, judge, subject).await,
+        (Method::Embedding(embedding), None) => judge_by_embedding(caller, embedding, &subject).await,
+        (Method::Judge(judge), None) => judge_by_model(caller, judge, &subject).await,
     }
+}
+
+fn embed_builtin(embedding: &Embedding, subject: &Subject, dims: usize) -> Result<Verdict, NotEvaluated> {
+    Ok(match embedding.texts(subject)? {
+        Ok(texts) => {
+            let [a, b] = texts.map(|text| hash_v1(text, dims));
+            embedding.verdict(&a, &b)
+        }
+        Err(verdict) => verdict,
+    })
 }
 
 /// The provider and model of an embedding, with defaults from the configuration.
@@ -132,19 +183,16 @@ async fn judge_by_embedding(
         Err(verdict) => return Ok(verdict),
     };
     let (provider, model) = embedder(caller.models, embedding);
-    if provider == BUILTIN {
-        let dims = usize::try_from(caller.models.services.config.judge.embed_dims).unwrap_or(256);
-        let [a, b] = texts.map(|text| hash_v1(text, dims));
-        return Ok(embedding.verdict(&a, &b));
-    }
     let body = object(json!({"model": model, "input": texts}));
     let response = require_success(caller.call(provider, Endpoint::Embeddings, body).await)?;
-    let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-    let vector = |index: usize| -> Option<Vec<f32>> {
-        serde_json::from_value(body.pointer(&format!("/data/{index}/embedding"))?.clone()).ok()
-    };
-    match (vector(0), vector(1)) {
-        (Some(a), Some(b)) if a.len() == b.len() => Ok(embedding.verdict(&a, &b)),
+    let parsed = caller.models.services.compute.run(caller.identity.org.id, Patience::JOB, move |_| {
+        let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        [0, 1].map(|index| -> Option<Vec<f32>> {
+            serde_json::from_value(body.pointer(&format!("/data/{index}/embedding"))?.clone()).ok()
+        })
+    });
+    match parsed.await? {
+        [Some(a), Some(b)] if a.len() == b.len() => Ok(embedding.verdict(&a, &b)),
         _ => Err(NoVerdict::Retry(format!("the response of {provider} does not have two embeddings"))),
     }
 }

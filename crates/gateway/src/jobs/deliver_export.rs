@@ -8,7 +8,7 @@ mod watch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use gateway_core::access::Entitlement;
@@ -27,6 +27,7 @@ use crate::delivery::batch::{self, Contents};
 use crate::delivery::{DeliveryClient, DeliveryResult, random};
 use crate::jobs::JobServices;
 use crate::jobs::tracked_tasks::TrackedTasks;
+use crate::jobs::turns::Turns;
 use watch::{renew_lease, wait_for_change};
 
 /// How often the queue is polled. Rows that arrive in between share a batch.
@@ -38,6 +39,8 @@ const MAX_CONCURRENT_EXPORTS_PER_ORG: usize = 8;
 const MAX_CONCURRENT_BATCHES: usize = 4;
 /// Bounds memory, because an encoded batch can have several megabytes.
 const MAX_CONCURRENT_ENCODERS: usize = 4;
+/// How long an export may keep its slot, however many rows it has.
+const TURN: Duration = Duration::from_secs(10);
 /// Another node may claim an export whose lease was not renewed for this long.
 const LEASE: Duration = Duration::from_secs(30);
 /// The size of the bodies in one request. A single larger row is sent alone.
@@ -60,11 +63,11 @@ pub async fn run(job_services: Arc<JobServices>) {
         encoders: Semaphore::new(MAX_CONCURRENT_ENCODERS),
         job_services: Arc::clone(&job_services),
     });
-    let mut deliveries = TrackedTasks::default();
+    let (mut deliveries, mut waiting) = (TrackedTasks::default(), Turns::default());
     let mut next_sweep = job_services.services.clock.now();
     let mut was_available = true;
     while !job_services.services.tasks.is_stopping() {
-        let started = worker.start_due(&mut deliveries).await;
+        let started = worker.start_due(&mut deliveries, &mut waiting).await;
         match &started {
             Ok(()) => {}
             Err(error) if was_available => tracing::warn!(%error, "cannot read the exports; retrying"),
@@ -127,10 +130,17 @@ struct FailedDelivery {
 }
 
 impl ExportWorker {
-    /// Starts the delivery of every due export that has capacity.
-    async fn start_due(self: &Arc<Self>, deliveries: &mut Deliveries) -> Result<(), StoreError> {
+    /// Starts the delivery of every due export that has capacity. When there are more exports than slots, organizations
+    /// take turns.
+    async fn start_due(
+        self: &Arc<Self>,
+        deliveries: &mut Deliveries,
+        waiting: &mut Turns<ExportId>,
+    ) -> Result<(), StoreError> {
         let now = self.job_services.services.clock.now();
-        for (org, id) in exports::list_due(self.log_db(), &self.lease_owner, now).await? {
+        waiting.replace(exports::list_due(self.log_db(), &self.lease_owner, now).await?);
+        while deliveries.len() < MAX_CONCURRENT_EXPORTS {
+            let Some((org, id)) = waiting.next() else { break };
             if has_capacity(deliveries, org, id) {
                 let worker = Arc::clone(self);
                 deliveries.spawn((org, id), async move { worker.deliver_export(id).await });
@@ -139,10 +149,11 @@ impl ExportWorker {
         Ok(())
     }
 
-    /// Delivers while the queue holds full batches, then releases the export. Remaining rows wait for the next poll.
+    /// Delivers while the queue holds full batches and the turn lasts, then releases the export. Remaining rows wait for
+    /// the next poll.
     async fn deliver_export(&self, id: ExportId) {
-        let mut concurrency = 1;
-        while !self.job_services.services.tasks.is_stopping() {
+        let (mut concurrency, started) = (1, Instant::now());
+        while !self.job_services.services.tasks.is_stopping() && started.elapsed() < TURN {
             match Box::pin(self.deliver(id, concurrency)).await {
                 Ok(Some(next)) => concurrency = next,
                 Ok(None) => break,

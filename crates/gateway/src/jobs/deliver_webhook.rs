@@ -22,6 +22,8 @@ use secrecy::ExposeSecret as _;
 use crate::delivery::{DeliveryResult, post, random, signed_headers};
 use crate::jobs::JobServices;
 use crate::jobs::tracked_tasks::TrackedTasks;
+use crate::jobs::turns::Turns;
+use crate::services::Services;
 use crate::vault::encryption_context;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -50,7 +52,7 @@ pub async fn run(job_services: Arc<JobServices>) {
         job_services: Arc::clone(&job_services),
         attempts: TrackedTasks::default(),
         in_progress: AttemptCounts::default(),
-        rotation: 0,
+        waiting: Turns::default(),
     };
     let mut next_sweep = job_services.services.clock.now();
     while !job_services.services.tasks.is_stopping() {
@@ -71,8 +73,8 @@ struct WebhookWorker {
     /// Spawned tasks: an attempt that waits for a database connection must progress while this worker waits for one.
     attempts: TrackedTasks<(OrgId, WebhookId)>,
     in_progress: AttemptCounts,
-    /// Rotates the first receiver of each poll, so that all get slots when there are more receivers than slots.
-    rotation: usize,
+    /// The receivers with due deliveries. When there are more than slots, organizations take turns.
+    waiting: Turns<WebhookId>,
 }
 
 /// The number of attempts in progress.
@@ -115,17 +117,16 @@ fn decrement<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
 impl WebhookWorker {
     /// Claims the due deliveries of every receiver below its limit.
     async fn claim_due(&mut self) -> Result<(), StoreError> {
-        let mut due = deliveries::list_due_webhooks(
-            &self.job_services.services.db,
-            self.job_services.services.clock.now(),
-        )
-        .await?;
-        if !due.is_empty() {
-            self.rotation = self.rotation.wrapping_add(1);
-            let first = self.rotation % due.len();
-            due.rotate_left(first);
-        }
-        for (org, webhook) in due {
+        let Services { db, clock, .. } = &*self.job_services.services;
+        let due = deliveries::list_due_webhooks(db, clock.now()).await?;
+        self.waiting.replace(due);
+        self.fill_slots().await
+    }
+
+    /// Starts attempts while there are free slots and receivers that wait.
+    async fn fill_slots(&mut self) -> Result<(), StoreError> {
+        while self.attempts.len() < MAX_CONCURRENT_ATTEMPTS {
+            let Some((org, webhook)) = self.waiting.next() else { break };
             self.start_attempts(org, webhook).await?;
         }
         Ok(())
@@ -168,7 +169,8 @@ impl WebhookWorker {
         Ok(())
     }
 
-    /// Waits for attempts until the next poll. A finished attempt starts the next one of its receiver without delay.
+    /// Waits for attempts until the next poll. A finished attempt starts the next one without delay: of a receiver that
+    /// waits for a slot, or else of its own.
     async fn work_until_next_poll(&mut self) {
         let job_services = Arc::clone(&self.job_services);
         let next_poll = tokio::time::sleep(POLL_INTERVAL);
@@ -180,7 +182,8 @@ impl WebhookWorker {
                 Some(finished) = self.attempts.join_next() => finished,
             };
             self.in_progress.end(org, webhook);
-            if let Err(error) = self.start_attempts(org, webhook).await {
+            self.waiting.push(org, webhook);
+            if let Err(error) = self.fill_slots().await {
                 tracing::debug!(%error, "cannot claim the deliveries of a webhook; they are retried at the next poll");
             }
         }

@@ -19,8 +19,8 @@ use super::{Job, JobContext, JobError, JobResult, JobServices, Queued};
 /// A log row is stored asynchronously after its request. A row that is missing for longer than this was deleted.
 const MISSING_ROW_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The number of pending jobs, across all organizations, from which evaluations are paused.
-const MAX_PENDING_JOBS: i64 = 10_000;
+/// The number of pending jobs of an organization from which its evaluations are paused.
+const MAX_PENDING_JOBS: i64 = 1_000;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ExportVerdicts {
@@ -40,9 +40,9 @@ impl ExportVerdicts {
     }
 }
 
-/// Whether too many jobs are pending, so that producers of verdicts must pause.
-pub async fn is_behind(job_services: &JobServices) -> Result<bool, StoreError> {
-    Ok(store::count(&job_services.services.db, ExportVerdicts::NAME).await? >= MAX_PENDING_JOBS)
+/// Whether too many jobs of the organization are pending, so that its producers of verdicts must pause.
+pub async fn is_behind(job_services: &JobServices, org: OrgId) -> Result<bool, StoreError> {
+    Ok(store::count(&job_services.services.db, org, ExportVerdicts::NAME).await? >= MAX_PENDING_JOBS)
 }
 
 /// Enqueues the job, if any, in the transaction of the verdicts.

@@ -1,9 +1,9 @@
 //! Judges sampled rows of live traffic. Rows with a verdict are skipped, so that a repeated job calls no model twice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::evaluators::{Evaluator, Subject};
-use gateway_core::logs::LogRow;
 use gateway_store::evals::{self as store, NewEvalResult};
 use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::{StoreError, logs};
@@ -12,7 +12,8 @@ use serde_json::{Map, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Job, JobContext, JobError, JobResult};
-use crate::evals::{self, ModelCaller, NoVerdict};
+use crate::compute::Patience;
+use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JudgeLive(pub Vec<SampledRows>);
@@ -59,8 +60,19 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
     if !eval.enabled || eval.sample_rate <= 0.0 {
         return Ok(JobResult::Finished);
     }
-    let Ok(evaluator) = Evaluator::parse(eval.kind.as_str(), &eval.evaluator, &eval.config) else {
-        return Ok(JobResult::Finished);
+    let definition = EvalDefinition {
+        kind: eval.kind.as_str().to_owned(),
+        evaluator: eval.evaluator.clone(),
+        config: eval.config.clone(),
+    };
+    let compiled = evals::compile(&job_services.services.compute, org, Patience::JOB, definition).await?;
+    let evaluator = match compiled {
+        Ok(evaluator) => Arc::new(evaluator),
+        // It was valid when it was stored; the limits have changed since.
+        Err(error) => {
+            tracing::warn!(%error, eval = eval.id, "a live eval has an invalid definition; it judges nothing");
+            return Ok(JobResult::Finished);
+        }
     };
     let judged = store::live_judged_ids(&job_services.services.db, eval.id, &rows.log_ids).await?;
     let pending: Vec<i64> = rows.log_ids.iter().copied().filter(|id| !judged.contains(id)).collect();
@@ -68,15 +80,15 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
     let mut retry_reason = None;
     let caller = ModelCaller { models: &job_services.models, identity: &identity, metadata: &metadata };
     for ids in pending.chunks(BATCH_SIZE) {
-        if export_verdicts::is_behind(job_services).await? {
+        if export_verdicts::is_behind(job_services, org).await? {
             return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
         }
         let mut results = Vec::new();
         let mut rate_limited = None;
         for row in logs::find_many(&job_services.services.logs, org, ids, true).await? {
             let log_id = row.id;
-            let subject = subject(&evaluator, row).await?;
-            match evals::judge(&caller, &evaluator, &subject).await {
+            let subject = move |evaluator: &Evaluator| Ok(Subject::from_row(&evaluator.field, &row));
+            match evals::judge(&caller, &evaluator, subject).await {
                 Ok(verdict) => results.push(NewEvalResult {
                     id: job_services.services.ids.next_row_id(),
                     position: 0,
@@ -118,11 +130,4 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
         }
     }
     retry_reason.map_or(Ok(JobResult::Finished), |reason| Err(JobError(reason)))
-}
-
-/// Extracts the evaluated text. Bodies can be long, so it runs on a blocking thread.
-async fn subject(evaluator: &Evaluator, row: LogRow) -> Result<Subject, JobError> {
-    let field = evaluator.field.clone();
-    let subject = tokio::task::spawn_blocking(move || Subject::from_row(&field, &row)).await;
-    subject.map_err(|error| JobError(error.to_string()))
 }

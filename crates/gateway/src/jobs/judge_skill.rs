@@ -1,5 +1,5 @@
-//! Judges versions of skills. Each version is judged once automatically, and again on request. The job queue is
-//! bounded. The scheduler enqueues versions that did not fit, because unjudged versions are marked in the store.
+//! Judges versions of skills. Each version is judged once automatically, and again on request. The job queue of each
+//! organization is bounded. The scheduler enqueues versions that did not fit, because unjudged versions are marked in the store.
 
 mod model;
 mod nearest;
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Job, JobContext, JobError, JobResult, JobServices, Queued, enqueue_within};
 use crate::auth::Identity;
+use crate::compute::{Cancellation, Patience};
 
 /// How often the scheduler looks for versions without a verdict.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -109,9 +110,10 @@ async fn enqueue_unjudged(job_services: &JobServices) -> Result<(), StoreError> 
     let limit = i64::try_from(job_services.services.config.eval_queue).unwrap_or(i64::MAX);
     for found in skills::unjudged_versions(&job_services.services.db, JudgeSkill::NAME, limit).await? {
         let mut tx = job_services.services.db.begin().await?;
+        // The queue of one organization may be full; those of others are not.
         let Some(queued) = dispatch(job_services, &mut tx, found.org, found.skill, found.version).await?
         else {
-            break;
+            continue;
         };
         tx.commit().await?;
         queued.notify(job_services);
@@ -121,8 +123,8 @@ async fn enqueue_unjudged(job_services: &JobServices) -> Result<(), StoreError> 
 
 impl Job for JudgeSkill {
     const NAME: &'static str = "judge_skill";
-    const CONCURRENCY: usize = 4;
-    const CONCURRENCY_PER_ORG: i64 = 4;
+    const CONCURRENCY: usize = 8;
+    const CONCURRENCY_PER_ORG: i64 = 2;
     const MAX_ATTEMPTS: i64 = 3;
 
     fn dedup_key(&self) -> Option<String> {
@@ -241,9 +243,9 @@ async fn judge(job_services: &Arc<JobServices>, request: &JudgeRequest<'_>) -> R
         return model::judge(job_services, request, nearest.as_ref()).await;
     }
     let (source, rubric) = (request.source.clone(), request.rubric.clone());
-    // A long text takes too long for an async thread.
-    let judging = tokio::task::spawn_blocking(move || judge::builtin(&source, nearest.as_ref(), &rubric));
-    let judgement = judging.await.map_err(|error| JobError(error.to_string()))?;
+    let compute = &job_services.services.compute;
+    let judging = move |_: &Cancellation| judge::builtin(&source, nearest.as_ref(), &rubric);
+    let judgement = compute.run(request.identity.org.id, Patience::JOB, judging).await?;
     Ok(Judged {
         judgement,
         provider: BUILTIN.to_owned(),

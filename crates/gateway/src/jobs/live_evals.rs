@@ -18,7 +18,7 @@ use super::{Job as _, JobServices, enqueue};
 
 /// The cache expires after this time, in case the invalidation by another node was missed.
 const CACHE_TTL: Duration = Duration::from_secs(2);
-/// Sampled rows are dropped while this many jobs are pending.
+/// Sampled rows are dropped while this many jobs of their organization are pending.
 const MAX_PENDING_JOBS: i64 = 1_000;
 /// Small jobs distribute a large batch over the workers and repeat little after a failure.
 const MAX_ROWS_PER_JOB: usize = 200;
@@ -78,7 +78,7 @@ pub async fn sample(job_services: &JobServices, rows: &[LogRow]) -> Result<(), S
         }
     }
     for (org, by_eval) in sampled {
-        let pending = store::count(&job_services.services.db, JudgeLive::NAME).await?;
+        let pending = store::count(&job_services.services.db, org, JudgeLive::NAME).await?;
         if pending >= MAX_PENDING_JOBS {
             let dropped: usize = by_eval.values().map(Vec::len).sum();
             tracing::warn!(%org, rows = dropped, "too many pending live evals; sampled rows are not judged");

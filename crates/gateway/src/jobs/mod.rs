@@ -12,6 +12,7 @@ pub mod live_evals;
 pub mod purge_orgs;
 pub mod run_eval;
 mod tracked_tasks;
+mod turns;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use gateway_core::ids::{JobId, OrgId};
 use gateway_store::db::Dialect;
 use gateway_store::faults::{KillPoint, kill_point};
-use gateway_store::jobs::{self, ClaimedJob, NewJob};
+use gateway_store::jobs::{self, ClaimedJob, NewJob, NextJob};
 use gateway_store::{Lease, StoreError, Tx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::compute::ComputeError;
 use crate::delivery::DeliveryClient;
 use crate::internal_call::InternalCaller;
 use crate::proxy::state::ProxyState;
@@ -116,6 +118,12 @@ pub enum JobResult {
 #[error("{0}")]
 pub struct JobError(pub String);
 
+impl From<ComputeError> for JobError {
+    fn from(error: ComputeError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         Self(error.to_string())
@@ -178,7 +186,8 @@ pub async fn start(job_services: &Arc<JobServices>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Enqueues a job unless `bound` jobs of the kind are pending or running on all nodes. Returns `None` at the bound.
+/// Enqueues a job unless `bound` jobs of the kind and organization are pending or running on all nodes. Returns `None`
+/// at the bound.
 pub async fn enqueue_within<J: Job>(
     job_services: &JobServices,
     tx: &mut Tx,
@@ -222,9 +231,11 @@ pub async fn work<J: Job>(job_services: Arc<JobServices>) {
     let notifier = job_services.notifiers.get(J::NAME);
     let slots = Arc::new(Semaphore::new(J::CONCURRENCY));
     let mut running = JoinSet::new();
+    let mut served_last = None;
     while let Some(slot) = free_slot(&job_services, &slots).await {
-        match claim::<J>(&job_services).await {
+        match claim::<J>(&job_services, served_last).await {
             Ok(Some((claimed, holder))) => {
+                served_last = Some(claimed.org);
                 kill_point(KillPoint::JobClaimed);
                 let (own, notifier) = (Arc::clone(&job_services), Arc::clone(&notifier));
                 while running.try_join_next().is_some() {}
@@ -265,7 +276,11 @@ async fn free_slot(job_services: &JobServices, slots: &Arc<Semaphore>) -> Option
     }
 }
 
-async fn claim<J: Job>(job_services: &JobServices) -> Result<Option<(ClaimedJob, String)>, StoreError> {
+/// Claims a job of the organization whose turn it is after the one that was served last.
+async fn claim<J: Job>(
+    job_services: &JobServices,
+    served_last: Option<OrgId>,
+) -> Result<Option<(ClaimedJob, String)>, StoreError> {
     let now = job_services.services.clock.now();
     // A read first, so that an idle node writes nothing.
     if jobs::next_due(&job_services.services.db, J::NAME).await?.is_none_or(|due| due > now) {
@@ -273,7 +288,8 @@ async fn claim<J: Job>(job_services: &JobServices) -> Result<Option<(ClaimedJob,
     }
     let holder = job_services.services.ids.new_id::<JobId>().to_string();
     let lease = Lease { owner: &holder, now, until: now.after(LEASE) };
-    let claimed = jobs::claim(&job_services.services.db, J::NAME, J::CONCURRENCY_PER_ORG, &lease).await?;
+    let next = NextJob { name: J::NAME, per_org: J::CONCURRENCY_PER_ORG, after: served_last };
+    let claimed = jobs::claim(&job_services.services.db, next, &lease).await?;
     Ok(claimed.map(|claimed| (claimed, holder)))
 }
 

@@ -17,8 +17,9 @@ use serde_json::{Map, Value, json};
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Job, JobContext, JobError, JobResult};
 use crate::auth::Identity;
+use crate::compute::Patience;
 use crate::evals::target::{self, Case, Target};
-use crate::evals::{self, ModelCaller, NoVerdict};
+use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunEval {
@@ -32,6 +33,8 @@ const MAX_CONCURRENT_CALLS: usize = 8;
 /// An item that failed this often counts as an error.
 const MAX_ITEM_ATTEMPTS: i64 = 3;
 const EXPORT_BACKLOG_DELAY: Duration = Duration::from_secs(1);
+/// How often a run that takes long is looked up, in case it was cancelled.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Multiplied by the number of failed attempts.
 const ITEM_RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -53,7 +56,7 @@ impl Job for RunEval {
         let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
             return Ok(JobResult::Finished);
         };
-        let runner = match EvalRunner::new(context, &run, identity) {
+        let runner = match EvalRunner::new(context, &run, identity).await? {
             Ok(runner) => runner,
             Err(reason) => {
                 self.give_up(context, &reason).await?;
@@ -64,7 +67,7 @@ impl Job for RunEval {
             if job_services.services.tasks.is_stopping() {
                 return Ok(JobResult::Reschedule(Duration::ZERO));
             }
-            if export_verdicts::is_behind(job_services).await? {
+            if export_verdicts::is_behind(job_services, org).await? {
                 return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
             }
             let items = store::pending_items(&job_services.services.db, run.id, runner.batch_size()).await?;
@@ -74,7 +77,9 @@ impl Job for RunEval {
                 let delay = ITEM_RETRY_DELAY.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
                 let _ = tokio::time::timeout(delay, job_services.services.tasks.stopping()).await;
             }
-            let (outcomes, rate_limited) = runner.judge(items).await?;
+            let Some((outcomes, rate_limited)) = runner.judge(items).await? else {
+                return Ok(JobResult::Finished);
+            };
             kill_point(KillPoint::ItemsJudged);
             if !record(context, &run, outcomes).await? {
                 return Ok(JobResult::Finished);
@@ -139,6 +144,7 @@ async fn finish(context: &JobContext<'_>, id: i64) -> Result<(), StoreError> {
 /// Judges the items of one run.
 struct EvalRunner<'a> {
     context: &'a JobContext<'a>,
+    run: i64,
     identity: Identity,
     evaluator: Arc<Evaluator>,
     target: Option<Target>,
@@ -148,23 +154,34 @@ struct EvalRunner<'a> {
 /// An item with its verdict and the judged log row.
 type JudgedItem = (RunItem, Result<(Verdict, Option<i64>), NoVerdict>);
 
+/// The outcomes of a batch, and the delay if the organization reached its rate limit.
+type Outcomes = (Vec<ItemOutcome>, Option<Duration>);
+
 impl<'a> EvalRunner<'a> {
-    fn new(context: &'a JobContext<'a>, run: &Run, identity: Identity) -> Result<Self, String> {
-        let text = |name: &str| run.definition.get(name).and_then(Value::as_str).unwrap_or_default();
-        let config = run.definition.get("config").unwrap_or(&Value::Null);
-        let evaluator =
-            Evaluator::parse(text("type"), text("evaluator"), config).map_err(|error| error.to_string())?;
-        let target = run.target.clone().map(serde_json::from_value).transpose();
-        Ok(Self {
-            context,
-            identity,
-            evaluator: Arc::new(evaluator),
-            target: target.map_err(|error| format!("invalid target: {error}"))?,
-            metadata: Map::from_iter([
-                ("eval_id".to_owned(), json!(run.eval_id)),
-                ("eval_run_id".to_owned(), json!(run.id)),
-            ]),
-        })
+    /// The inner error is the reason why the run fails.
+    async fn new(
+        context: &'a JobContext<'a>,
+        run: &Run,
+        identity: Identity,
+    ) -> Result<Result<Self, String>, JobError> {
+        let text =
+            |name: &str| run.definition.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let config = run.definition.get("config").cloned().unwrap_or(Value::Null);
+        let definition = EvalDefinition { kind: text("type"), evaluator: text("evaluator"), config };
+        let compute = &context.job_services.services.compute;
+        let evaluator = match evals::compile(compute, context.org, Patience::JOB, definition).await? {
+            Ok(evaluator) => Arc::new(evaluator),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let target = match run.target.clone().map(serde_json::from_value).transpose() {
+            Ok(target) => target,
+            Err(error) => return Ok(Err(format!("invalid target: {error}"))),
+        };
+        let metadata = Map::from_iter([
+            ("eval_id".to_owned(), json!(run.eval_id)),
+            ("eval_run_id".to_owned(), json!(run.id)),
+        ]);
+        Ok(Ok(Self { context, run: run.id, identity, evaluator, target, metadata }))
     }
 
     fn calls_models(&self) -> bool {
@@ -175,12 +192,19 @@ impl<'a> EvalRunner<'a> {
         if self.calls_models() { i64::try_from(MAX_CONCURRENT_CALLS).unwrap_or(1) } else { BATCH_SIZE }
     }
 
-    /// Returns the outcomes of the items, and the delay if the organization reached its rate limit.
-    async fn judge(&self, items: Vec<RunItem>) -> Result<(Vec<ItemOutcome>, Option<Duration>), JobError> {
-        let judged = if self.calls_models() {
-            self.judge_with_models(items).await?
-        } else {
-            self.judge_locally(items).await?
+    /// Returns the outcomes of the items, and the delay if the organization reached its rate limit. `None` if the run
+    /// was cancelled meanwhile.
+    async fn judge(&self, items: Vec<RunItem>) -> Result<Option<Outcomes>, JobError> {
+        let judging = async {
+            if self.calls_models() {
+                self.judge_with_models(items).await
+            } else {
+                self.judge_locally(items).await
+            }
+        };
+        let judged = tokio::select! {
+            judged = judging => judged?,
+            () = self.cancelled() => return Ok(None),
         };
         let mut outcomes = Vec::with_capacity(judged.len());
         let mut rate_limited: Option<Duration> = None;
@@ -205,52 +229,52 @@ impl<'a> EvalRunner<'a> {
                 }
             }
         }
-        Ok((outcomes, rate_limited))
+        Ok(Some((outcomes, rate_limited)))
     }
 
-    /// Judges without model calls, on a blocking thread.
+    /// Resolves when the run was cancelled or deleted.
+    async fn cancelled(&self) {
+        let db = &self.context.job_services.services.db;
+        loop {
+            tokio::time::sleep(CANCEL_CHECK_INTERVAL).await;
+            match store::find_run(db, self.context.org, self.run).await {
+                Ok(Some(run)) if run.status == RunStatus::Running => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(%error, run = self.run, "cannot check whether a run was cancelled");
+                }
+            }
+        }
+    }
+
+    /// Judges without model calls, item by item, so that other organizations have their turns in between.
     async fn judge_locally(&self, items: Vec<RunItem>) -> Result<Vec<JudgedItem>, JobError> {
         let mut rows = self.rows(&items).await?;
-        let evaluator = Arc::clone(&self.evaluator);
-        let evaluating = tokio::task::spawn_blocking(move || {
-            items
-                .into_iter()
-                .map(|item| {
-                    let subject = subject(&evaluator, &item, &mut rows);
-                    let verdict = subject.as_ref().ok().and_then(|subject| evaluator.evaluate(subject));
-                    (item, subject, verdict)
-                })
-                .collect::<Vec<_>>()
-        });
-        let evaluated = evaluating.await.map_err(|error| JobError(error.to_string()))?;
-        let mut judged = Vec::with_capacity(evaluated.len());
-        for (item, subject, verdict) in evaluated {
-            let log_id = item.log_id;
-            let result = match (subject, verdict) {
-                (Err(error), _) => Err(error),
-                (Ok(_), Some(verdict)) => verdict.map_err(Into::into),
-                // The built-in embedding is not part of `evaluate`.
-                (Ok(subject), None) => evals::judge(&self.caller(), &self.evaluator, &subject).await,
-            };
-            judged.push((item, result.map(|verdict| (verdict, log_id))));
+        let mut judged = Vec::with_capacity(items.len());
+        for item in items {
+            let row = item.log_id.and_then(|id| rows.remove(&id));
+            let (item, result) = self.judge_item(item, row).await;
+            judged.push((item, result));
         }
         Ok(judged)
+    }
+
+    /// Judges a log row, or a case with a given output.
+    async fn judge_item(&self, item: RunItem, row: Option<LogRow>) -> JudgedItem {
+        let log_id = item.log_id;
+        let item = Arc::new(item);
+        let shared = Arc::clone(&item);
+        let subject = move |evaluator: &Evaluator| subject(evaluator, &shared, row.as_ref());
+        let verdict = evals::judge(&self.caller(), &self.evaluator, subject).await;
+        (Arc::unwrap_or_clone(item), verdict.map(|verdict| (verdict, log_id)))
     }
 
     /// Judges with model calls, several items concurrently.
     async fn judge_with_models(&self, items: Vec<RunItem>) -> Result<Vec<JudgedItem>, JobError> {
         let rows = self.rows(&items).await?;
         let judge_item = |item: RunItem| {
-            let mut rows: HashMap<i64, LogRow> = item
-                .log_id
-                .and_then(|id| rows.get(&id).cloned())
-                .into_iter()
-                .map(|row| (row.id, row))
-                .collect();
-            async move {
-                let result = self.judge_with_model(&item, &mut rows).await;
-                (item, result)
-            }
+            let row = item.log_id.and_then(|id| rows.get(&id).cloned());
+            self.judge_with_model(item, row)
         };
         Ok(futures_util::stream::iter(items)
             .map(judge_item)
@@ -259,23 +283,18 @@ impl<'a> EvalRunner<'a> {
             .await)
     }
 
-    async fn judge_with_model(
-        &self,
-        item: &RunItem,
-        rows: &mut HashMap<i64, LogRow>,
-    ) -> Result<(Verdict, Option<i64>), NoVerdict> {
-        let caller = self.caller();
-        let (subject, log_id) = match (&self.target, &item.input) {
-            (Some(target), Some(input)) => {
-                let case = Case { input, expected: expected(item) };
-                let (subject, log_id) =
-                    target::call_target(&caller, target, &self.evaluator.field, case).await?;
-                (subject, Some(log_id))
-            }
-            _ => (subject(&self.evaluator, item, rows)?, item.log_id),
+    async fn judge_with_model(&self, item: RunItem, row: Option<LogRow>) -> JudgedItem {
+        let (Some(target), Some(input)) = (&self.target, &item.input) else {
+            return self.judge_item(item, row).await;
         };
-        let verdict = evals::judge(&caller, &self.evaluator, &subject).await?;
-        Ok((verdict, log_id))
+        let (caller, case) = (self.caller(), Case { input, expected: expected(&item) });
+        let result = async {
+            let (subject, log_id) = target::call_target(&caller, target, &self.evaluator.field, case).await?;
+            let verdict = evals::judge(&caller, &self.evaluator, move |_| Ok(subject)).await?;
+            Ok((verdict, Some(log_id)))
+        };
+        let result = result.await;
+        (item, result)
     }
 
     fn caller(&self) -> ModelCaller<'_> {
@@ -298,19 +317,14 @@ impl<'a> EvalRunner<'a> {
 }
 
 /// The subject of an item: a log row, or a case with a given output.
-fn subject(
-    evaluator: &Evaluator,
-    item: &RunItem,
-    rows: &mut HashMap<i64, LogRow>,
-) -> Result<Subject, NoVerdict> {
+fn subject(evaluator: &Evaluator, item: &RunItem, row: Option<&LogRow>) -> Result<Subject, NoVerdict> {
     if let Some(input) = &item.input {
         let given = item.metadata.as_ref().and_then(|metadata| metadata.get("output"));
         let output = given.or(expected(item));
         return Ok(Subject::from_case(&evaluator.field, input, output, expected(item)));
     }
-    let row = item.log_id.and_then(|id| rows.remove(&id));
     let row = row.ok_or_else(|| NoVerdict::Permanent("the log row was deleted".into()))?;
-    Ok(Subject::from_row(&evaluator.field, &row))
+    Ok(Subject::from_row(&evaluator.field, row))
 }
 
 fn expected(item: &RunItem) -> Option<&Value> {

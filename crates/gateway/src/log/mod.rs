@@ -41,6 +41,7 @@ pub mod maintenance;
 pub mod pacing;
 mod poison;
 pub mod spool;
+pub mod tail;
 pub mod writer;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Limits per address: on sign-up, login and setup attempts, and on requests with a wrong credential.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +17,10 @@ pub enum AttemptKind {
 }
 
 pub const ATTEMPT_WINDOW: i64 = 15 * MINUTE;
-/// Above this number expired addresses are removed, then an arbitrary one.
+/// At this number the address whose window began first is forgotten for each new one.
 const MAX_ADDRESSES: usize = 100_000;
+/// Old windows that one attempt removes: more than it can add, so that their number falls.
+const REMOVED_PER_ATTEMPT: usize = 2;
 
 /// What failed for lack of a valid credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,25 +36,53 @@ pub const FAILURE_WINDOW: i64 = MINUTE;
 /// Counts by kind and address on this node. A window begins with the first attempt.
 pub struct AddressCounters<K> {
     window: i64,
-    seen: Mutex<HashMap<(K, IpAddr), (Timestamp, u64)>>,
+    seen: Mutex<Seen<K>>,
+}
+
+struct Seen<K> {
+    counts: HashMap<(K, IpAddr), (Timestamp, u64)>,
+    /// The windows in the order in which they began. Entries of windows that began again later are outdated.
+    begun: VecDeque<(Timestamp, (K, IpAddr))>,
+}
+
+impl<K: Copy + Eq + Hash> Seen<K> {
+    /// Removes a few windows that are over, and the oldest one if there are too many. Every attempt does the same small
+    /// amount of work, however many addresses there are.
+    fn make_room(&mut self, window: i64, now: Timestamp) {
+        for _ in 0..REMOVED_PER_ATTEMPT {
+            let Some((start, _)) = self.begun.front() else { return };
+            let is_over = now.0 >= start.0 + window;
+            if !is_over && self.begun.len() < MAX_ADDRESSES {
+                return;
+            }
+            if let Some((start, key)) = self.begun.pop_front()
+                && self.counts.get(&key).is_some_and(|(current, _)| *current == start)
+            {
+                self.counts.remove(&key);
+            }
+        }
+    }
+
+    fn begin(&mut self, key: (K, IpAddr), now: Timestamp) {
+        self.counts.insert(key, (now, 0));
+        self.begun.push_back((now, key));
+    }
 }
 
 impl<K: Copy + Eq + Hash> AddressCounters<K> {
     pub fn new(window: i64) -> Self {
-        Self { window, seen: Mutex::default() }
+        Self { window, seen: Mutex::new(Seen { counts: HashMap::new(), begun: VecDeque::new() }) }
     }
 
     pub fn count(&self, kind: K, address: IpAddr, limit: u64, now: Timestamp) -> LimitStatus {
+        let key = (kind, network(address));
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= MAX_ADDRESSES {
-            seen.retain(|_, (start, _)| now.0 < start.0 + self.window);
-            let victim = seen.keys().next().copied().filter(|_| seen.len() >= MAX_ADDRESSES);
-            victim.map(|key| seen.remove(&key));
+        let current = seen.counts.get(&key).is_some_and(|(start, _)| now.0 < start.0 + self.window);
+        if !current {
+            seen.make_room(self.window, now);
+            seen.begin(key, now);
         }
-        let entry = seen.entry((kind, network(address))).or_insert((now, 0));
-        if now.0 >= entry.0.0 + self.window {
-            *entry = (now, 0);
-        }
+        let entry = seen.counts.entry(key).or_insert((now, 0));
         entry.1 = entry.1.saturating_add(1);
         LimitStatus::new(limit, entry.1, entry.0.plus(self.window))
     }
@@ -60,7 +90,8 @@ impl<K: Copy + Eq + Hash> AddressCounters<K> {
     /// The status of one more attempt, without counting it.
     pub fn peek(&self, kind: K, address: IpAddr, limit: u64, now: Timestamp) -> LimitStatus {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = seen.get(&(kind, network(address))).filter(|(start, _)| now.0 < start.0 + self.window);
+        let current =
+            seen.counts.get(&(kind, network(address))).filter(|(start, _)| now.0 < start.0 + self.window);
         let (start, used) = current.copied().unwrap_or((now, 0));
         LimitStatus::new(limit, used.saturating_add(1), start.plus(self.window))
     }
@@ -110,5 +141,34 @@ mod tests {
         assert_eq!(network("2001:db8::1".parse().unwrap()), network("2001:db8::2".parse().unwrap()));
         assert_ne!(network("2001:db8::1".parse().unwrap()), network("2001:db8:0:1::1".parse().unwrap()));
         assert_eq!(network("::ffff:192.0.2.1".parse().unwrap()), network("192.0.2.1".parse().unwrap()));
+    }
+
+    /// An attempt of a new address among as many as are counted costs what one among few costs: nothing is walked.
+    #[test]
+    fn the_number_of_addresses_is_bounded_and_the_oldest_is_forgotten_first() {
+        let attempts = AddressCounters::new(ATTEMPT_WINDOW);
+        let address = |number: usize| IpAddr::V4(u32::try_from(number).unwrap().into());
+        for number in 0..MAX_ADDRESSES {
+            attempts.count(AttemptKind::Login, address(number), 1, Timestamp(0));
+        }
+        assert!(!attempts.peek(AttemptKind::Login, address(0), 1, Timestamp(1)).allowed);
+        let started = std::time::Instant::now();
+        for number in MAX_ADDRESSES..2 * MAX_ADDRESSES {
+            attempts.count(AttemptKind::Login, address(number), 1, Timestamp(1));
+        }
+        // Walking the map for each would take hours in this build.
+        assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+        assert!(attempts.peek(AttemptKind::Login, address(0), 1, Timestamp(1)).allowed, "forgotten");
+        assert!(!attempts.peek(AttemptKind::Login, address(2 * MAX_ADDRESSES - 1), 1, Timestamp(1)).allowed);
+        let length = || {
+            let seen = attempts.seen.lock().unwrap();
+            (seen.counts.len(), seen.begun.len())
+        };
+        assert!(length().0 <= MAX_ADDRESSES && length().1 <= MAX_ADDRESSES, "{:?}", length());
+        // Windows that are over go two by two.
+        for number in 0..MAX_ADDRESSES / 2 {
+            attempts.count(AttemptKind::Signup, address(number), 1, Timestamp(2 * ATTEMPT_WINDOW));
+        }
+        assert!(length().0 <= MAX_ADDRESSES / 2 + 2, "{:?}", length());
     }
 }

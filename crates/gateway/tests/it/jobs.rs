@@ -8,7 +8,7 @@ use gateway::app::App;
 use gateway::jobs::{self, Job, JobContext, JobError, JobResult};
 use gateway_core::ids::{JobId, OrgId};
 use gateway_core::time::Timestamp;
-use gateway_store::jobs as store;
+use gateway_store::jobs::{self as store, NextJob};
 use gateway_store::{Lease, StoreError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -119,12 +119,16 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 /// Waits until the queue is empty.
 async fn until_empty(app: &TestApp) {
     for _ in 0..500 {
-        if store::count(&app.app.services.db, Probe::NAME).await.unwrap() == 0 {
+        if store::next_due(&app.app.services.db, Probe::NAME).await.unwrap().is_none() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("jobs are left after 10 s");
+}
+
+fn next_job(per_org: i64) -> NextJob<'static> {
+    NextJob { name: Probe::NAME, per_org, after: None }
 }
 
 fn lease(owner: &str, now: Timestamp) -> Lease<'_> {
@@ -194,10 +198,10 @@ on_both!(a_job_of_a_dead_owner_is_claimed_when_the_lease_expires, |app| async mo
     let job = probe();
     enqueue(&app.app, org(&ada), &job).await;
     let now = app.app.services.clock.now();
-    let (db, name) = (&app.app.services.db, Probe::NAME);
-    let first = store::claim(db, name, 2, &lease("gone", now)).await.unwrap().unwrap();
+    let db = &app.app.services.db;
+    let first = store::claim(db, next_job(2), &lease("gone", now)).await.unwrap().unwrap();
     assert_eq!(first.attempts, 1);
-    assert_eq!(store::claim(db, name, 2, &lease("other", now)).await.unwrap(), None);
+    assert_eq!(store::claim(db, next_job(2), &lease("other", now)).await.unwrap(), None);
     work(&app.app);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(trace(job.mark).begun, 0, "the lease is not over");
@@ -205,6 +209,36 @@ on_both!(a_job_of_a_dead_owner_is_claimed_when_the_lease_expires, |app| async mo
     until("it was taken over", || trace(job.mark).ended == 1).await;
     until_empty(&app).await;
     assert!(!store::renew(db, first.id, "gone", now).await.unwrap());
+});
+
+on_both!(organizations_take_turns_however_many_jobs_they_have, |app| async move {
+    let (eve, ada, bob) = (app.signup("evil").await, app.signup("acme").await, app.signup("bobs").await);
+    for (account, count) in [(&eve, 30), (&ada, 2), (&bob, 1)] {
+        for _ in 0..count {
+            enqueue(&app.app, org(account), &probe()).await;
+        }
+    }
+    let (db, now) = (&app.app.services.db, app.app.services.clock.now());
+    let (mut served, mut after) = (Vec::new(), None);
+    for _ in 0..6 {
+        let next = NextJob { after, ..next_job(10) };
+        let claimed = store::claim(db, next, &lease("h", now)).await.unwrap().unwrap();
+        after = Some(claimed.org);
+        served.push(claimed.org);
+    }
+    let mut first_round = served[..3].to_vec();
+    first_round.sort();
+    let mut all = vec![org(&eve), org(&ada), org(&bob)];
+    all.sort();
+    assert_eq!(first_round, all, "each has a turn before anybody has another");
+    assert_eq!(served.iter().filter(|served| **served == org(&eve)).count(), 3);
+    // Whoever has enough running is passed over.
+    for _ in 0..7 {
+        store::claim(db, next_job(10), &lease("h", now)).await.unwrap().unwrap();
+    }
+    assert_eq!(store::claim(db, next_job(10), &lease("h", now)).await.unwrap(), None);
+    assert_eq!(store::count(db, org(&eve), Probe::NAME).await.unwrap(), 30);
+    assert_eq!(store::count(db, org(&ada), Probe::NAME).await.unwrap(), 2);
 });
 
 on_both!(of_many_who_claim_at_once_each_gets_another_job, |app| async move {
@@ -217,7 +251,7 @@ on_both!(of_many_who_claim_at_once_each_gets_another_job, |app| async move {
         let db = app.app.services.db.clone();
         tokio::spawn(async move {
             let owner = format!("h{number}");
-            store::claim(&db, Probe::NAME, 100, &lease(&owner, now)).await.unwrap()
+            store::claim(&db, next_job(100), &lease(&owner, now)).await.unwrap()
         })
     });
     let mut ids: Vec<JobId> = Vec::new();

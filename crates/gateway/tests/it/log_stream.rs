@@ -157,3 +157,33 @@ on_both!(a_stream_ends_with_the_credential_that_opened_it, |app| async move {
     let ended = tokio::time::timeout(Duration::from_secs(10), events.next()).await;
     assert!(ended.expect("the stream goes on").is_none());
 });
+
+on_both!(an_organization_has_only_so_many_streams, |app| async move {
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        open.push(follow(&app, &eve, "", None).await);
+    }
+    let refused = app.get("/api/v1/logs/stream").bearer(&eve.token).send().await;
+    refused.expect_error(429, "too_many_streams");
+    assert!(refused.header("retry-after").is_some());
+    // Others are not affected, and every stream gets the rows.
+    let mut other = follow(&app, &ada, "", None).await;
+    let now = app.app.services.clock.now();
+    let (theirs, own) = (row(&eve, now), row(&ada, now.plus(1)));
+    arrive(&app, &[theirs.clone(), own.clone()]).await;
+    for events in &mut open {
+        assert_eq!(next_id(events).await, theirs.id);
+    }
+    assert_eq!(next_id(&mut other).await, own.id);
+    // A stream that ended makes room.
+    drop(open.pop());
+    for attempt in 0.. {
+        let answer = app.get("/api/v1/logs/stream").bearer(&eve.token).send().await;
+        if answer.status == 200 {
+            break;
+        }
+        assert!(attempt < 100, "the closed stream still counts");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+});

@@ -41,6 +41,7 @@ mod export_delivery;
 mod export_outage;
 mod export_verdicts;
 mod exports;
+mod fairness;
 mod faults;
 mod full_disk;
 mod internal_requests;

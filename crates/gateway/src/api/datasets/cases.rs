@@ -233,9 +233,9 @@ pub(super) async fn from_logs(
     super::dataset(&app, caller.org.id, id).await?;
     let mut seen = HashSet::new();
     let mut contents = Vec::new();
-    let stored = app.current_logs(caller.org.id).await;
+    let stored = app.query_logs(caller.org.id).await?;
     for log_id in log_ids.into_iter().filter(|log_id| seen.insert(*log_id)) {
-        let entry = logs::find(stored, caller.org.id, log_id).await?;
+        let entry = logs::find(&stored, caller.org.id, log_id).await?;
         let entry = entry
             .ok_or_else(|| Problem::field("log_ids", format!("no log row {log_id} in this organization")))?;
         let content = case_from_log(&entry.row);

@@ -1,6 +1,6 @@
 //! Import of cases from files. The body is buffered once and parsed twice, row by row: first to report every bad row,
-//! then to store all rows in one transaction. The transaction starts after the whole body was received, because a slow
-//! client would otherwise block all other writers.
+//! then to build the cases. They are stored in short transactions, so that other writers never wait long, and the last
+//! one makes all of them visible at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use axum::extract::{FromRequest, Request, State};
 use bytes::{Bytes, BytesMut};
 use gateway_core::datasets::CaseContent;
 use gateway_core::datasets::import::{ImportError, ImportFormat, check, read};
-use gateway_core::ids::{DatasetId, OrgId};
-use gateway_store::datasets;
+use gateway_core::ids::{CaseId, DatasetId, OrgId};
+use gateway_core::time::HOUR;
+use gateway_store::datasets::{self, StagedImport};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http_body::Body as _;
@@ -19,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
 use super::cases::{count, lock_with_room};
 use crate::api::caller::{AppState, Caller, Member};
@@ -27,16 +28,21 @@ use crate::api::extract::PathParam;
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
 use crate::app::App;
+use crate::compute::{Cancellation, Patience};
 use crate::problem::{ApiResult, Problem};
 
-/// More rows would block the other writers of an embedded database for too long.
+/// The last transaction of an import touches all of its rows.
 const MAX_ROWS: u64 = 200_000;
-/// Rows that are stored at a time. At most two batches are queued.
+/// Rows that are stored in one transaction.
 const BATCH_ROWS: usize = 1_000;
 /// An import of at least this many rows updates the database's statistics.
 const ANALYZE_MIN_ROWS: usize = 5_000;
 const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
+/// Rows of imports that were interrupted longer ago than this, in milliseconds, are removed.
+const ABANDONED_AFTER: i64 = HOUR;
+/// How long a caller waits while another import is stored.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Imported {
@@ -49,56 +55,80 @@ pub(super) async fn import(
     PathParam(id): PathParam<DatasetId>,
     file: ImportFile,
 ) -> ApiResult<Json<Imported>> {
-    let file = Arc::new(file);
-    let checked = Arc::clone(&file);
-    let rows = tokio::task::spawn_blocking(move || check(checked.format, &checked.bytes))
-        .await
-        .map_err(Problem::internal)?
-        .map_err(|error| import_problem(error, file.is_body))?;
-    if rows > MAX_ROWS {
-        return Err(Problem::new(
+    let is_body = file.is_body;
+    let parsing = move |cancellation: &Cancellation| parse(&file, cancellation);
+    let parsed = app.services.compute.run(caller.org.id, Patience::IMPORT, parsing).await?;
+    let cases = parsed.map_err(|error| import_problem(error, is_body))?.ok_or_else(|| {
+        Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "payload_too_large",
-            format!("the import has {rows} rows; the maximum is {MAX_ROWS}"),
-        ));
-    }
-    store(&app, caller.org.id, id, file, rows).await?;
-    Ok(Json(Imported { imported: rows }))
+            format!("the import has more than {MAX_ROWS} rows, the maximum"),
+        )
+    })?;
+    let imported = cases.len() as u64;
+    let slot = app.shares.imports.acquire(caller.org.id, Some(MAX_WAIT)).await;
+    let slot = slot.map_err(|_| Problem::overloaded("other imports are in progress; try again shortly"))?;
+    // A task of its own, because a client that disconnects must not interrupt it half way.
+    let (org, shared) = (caller.org.id, Arc::clone(&app));
+    let (sender, receiver) = oneshot::channel();
+    app.services.tasks.spawn(async move {
+        let stored = store(&shared, org, id, cases).await;
+        drop(slot);
+        let _ = sender.send(stored);
+    });
+    receiver.await.map_err(Problem::internal)??;
+    Ok(Json(Imported { imported }))
 }
 
-async fn store(app: &App, org: OrgId, id: DatasetId, file: Arc<ImportFile>, rows: u64) -> ApiResult<()> {
-    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    let now = app.services.clock.now();
+/// Parses all rows. `None` if there are too many.
+fn parse(file: &ImportFile, cancellation: &Cancellation) -> Result<Option<Vec<CaseContent>>, ImportError> {
+    let rows = check(file.format, &file.bytes)?;
+    if rows > MAX_ROWS {
+        return Ok(None);
+    }
+    let mut cases = Vec::with_capacity(usize::try_from(rows).unwrap_or(0));
+    read(file.format, &file.bytes, &mut |content| {
+        cases.push(content);
+        !cases.len().is_multiple_of(BATCH_ROWS) || !cancellation.is_cancelled()
+    })?;
+    if cases.len() as u64 != rows {
+        return Err(ImportError::Unreadable("the import was interrupted".into()));
+    }
+    Ok(Some(cases))
+}
+
+async fn store(app: &App, org: OrgId, id: DatasetId, cases: Vec<CaseContent>) -> ApiResult<()> {
+    let (rows, now) = (cases.len(), app.services.clock.now());
+    let mut cases =
+        cases.into_iter().map(|content| (app.services.ids.new_id::<CaseId>(), content)).collect::<Vec<_>>();
     let mut tx = app.services.db.begin().await?;
     let dataset = lock_with_room(&mut tx, org, id, rows).await?;
-    let (sender, mut receiver) = mpsc::channel(2);
-    let reading = tokio::task::spawn_blocking(move || send_batches(&file, &sender));
-    while let Some(batch) = receiver.recv().await {
-        let batch = Vec::into_iter(batch).map(|content| (app.services.ids.new_id(), content)).collect();
-        datasets::add_cases(&mut tx, &dataset, batch, now).await?;
+    if rows <= BATCH_ROWS {
+        datasets::add_cases(&mut tx, &dataset, cases, now).await?;
+        datasets::update_case_count(&mut tx, &dataset, count(rows), now).await?;
+        return Ok(tx.commit().await?);
     }
-    // An error of the reader must not leave a part of the rows behind.
-    reading.await.map_err(Problem::internal)?.map_err(|error| import_problem(error, false))?;
+    tx.commit().await?;
+    while datasets::delete_abandoned(&app.services.db, id, now.plus(-ABANDONED_AFTER)).await? > 0 {}
+    let (Some((first, _)), Some((last, _))) = (cases.first(), cases.last()) else { return Ok(()) };
+    let range = (*first, *last);
+    let import =
+        StagedImport { number: app.services.ids.next_row_id(), version: dataset.current_version + 1, now };
+    while !cases.is_empty() {
+        let rest = cases.split_off(BATCH_ROWS.min(cases.len()));
+        let mut tx = app.services.db.begin().await?;
+        import.add(&mut tx, id, std::mem::replace(&mut cases, rest)).await?;
+        tx.commit().await?;
+    }
+    let mut tx = app.services.db.begin().await?;
+    let dataset = lock_with_room(&mut tx, org, id, rows).await?;
+    import.publish(&mut tx, &dataset, range).await?;
     datasets::update_case_count(&mut tx, &dataset, count(rows), now).await?;
     tx.commit().await?;
     if rows >= ANALYZE_MIN_ROWS
         && let Err(error) = datasets::analyze_cases(&app.services.db).await
     {
         tracing::debug!(%error, "cannot update the statistics after a large import; reading may be slow for a while");
-    }
-    Ok(())
-}
-
-fn send_batches(file: &ImportFile, sender: &mpsc::Sender<Vec<CaseContent>>) -> Result<(), ImportError> {
-    let mut batch = Vec::with_capacity(BATCH_ROWS);
-    read(file.format, &file.bytes, &mut |content| {
-        batch.push(content);
-        // Sending fails after the store failed; the reader then stops.
-        batch.len() < BATCH_ROWS
-            || sender.blocking_send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH_ROWS))).is_ok()
-    })?;
-    if !batch.is_empty() {
-        let _ = sender.blocking_send(batch);
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ pub(super) async fn eval_dataset(
     let dataset = datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     let eval = evals::find(&app.services.db, org, eval_id).await?;
     let eval = eval.ok_or_else(|| Problem::field("eval_id", "no such eval in this organization"))?;
-    check_may_run(&app, &caller, &eval)?;
+    check_may_run(&app, &caller, &eval).await?;
     let (edition, count) = match version {
         None => (Edition::Working, dataset.case_count),
         Some(number) => {

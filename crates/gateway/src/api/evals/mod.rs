@@ -7,7 +7,7 @@ mod view;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use gateway_core::accounts::check_name;
-use gateway_core::evaluators::{ConfigError, Evaluator, EvaluatorKind, catalogue};
+use gateway_core::evaluators::{ConfigError, EvaluatorKind, catalogue};
 use gateway_store::evals::{self, Eval};
 use http::HeaderValue;
 use schemars::JsonSchema;
@@ -22,7 +22,8 @@ use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::evals as judging;
+use crate::compute::Patience;
+use crate::evals::{self as judging, EvalDefinition};
 use crate::problem::{ApiResult, Problem};
 use view::{EvalView, ResultView};
 
@@ -117,12 +118,13 @@ async fn create(
 ) -> ApiResult<Created<EvalView>> {
     let NewEval { name, kind, evaluator, config, enabled, sample_rate } = request;
     let config = config.unwrap_or_else(|| Value::Object(Map::new()));
-    let definition = Definition { kind: &kind, evaluator: &evaluator, config: &config };
+    let definition = EvalDefinition { kind, evaluator: evaluator.clone(), config: config.clone() };
+    let kind = check_definition(&app, &caller, &name, definition).await?;
     let now = app.services.clock.now();
     let eval = Eval {
         id: app.services.ids.next_row_id(),
         org_id: caller.org.id,
-        kind: check_definition(&app, &caller, &name, definition)?,
+        kind,
         name,
         evaluator,
         config,
@@ -138,27 +140,23 @@ async fn create(
     Ok(Created(eval.into()))
 }
 
-/// The parts of an eval that decide how it judges.
-struct Definition<'a> {
-    kind: &'a str,
-    evaluator: &'a str,
-    config: &'a Value,
-}
-
-/// Checks a definition and returns its kind.
-fn check_definition(
+/// Checks a definition and returns its kind. It must not be called in a transaction, because it may wait.
+async fn check_definition(
     app: &App,
     identity: &Identity,
     name: &str,
-    Definition { kind, evaluator, config }: Definition<'_>,
+    definition: EvalDefinition,
 ) -> ApiResult<EvaluatorKind> {
     check_name(name).map_err(|why| Problem::field("name", why))?;
-    let read = Evaluator::parse(kind, evaluator, config).map_err(|error| match error {
+    let kind = EvaluatorKind::parse(&definition.kind);
+    let compute = &app.services.compute;
+    let compiled = judging::compile(compute, identity.org.id, Patience::REQUEST, definition).await?;
+    let read = compiled.map_err(|error| match error {
         ConfigError::Field { .. } => Problem::bad_request(error.to_string()),
         ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),
     })?;
     judging::check(&app.models, identity, &read)?;
-    EvaluatorKind::parse(kind).ok_or_else(|| Problem::field("type", "is not a known type"))
+    kind.ok_or_else(|| Problem::field("type", "is not a known type"))
 }
 
 fn checked_sample_rate(rate: f64) -> ApiResult<f64> {
@@ -223,15 +221,22 @@ async fn update(
 ) -> ApiResult<Json<EvalView>> {
     let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
     let sample_rate = sample_rate.map(checked_sample_rate).transpose()?;
+    let read = evals::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let name = name.unwrap_or_else(|| read.name.clone());
+    let kind = kind.unwrap_or_else(|| read.kind.as_str().to_owned());
+    let evaluator = evaluator.unwrap_or_else(|| read.evaluator.clone());
+    let config = config.unwrap_or_else(|| read.config.clone());
+    let definition = EvalDefinition { kind, evaluator: evaluator.clone(), config: config.clone() };
+    let kind = check_definition(&app, &caller, &name, definition).await?;
     let mut tx = app.services.db.begin().await?;
     let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let name = name.unwrap_or(eval.name);
-    let kind = kind.unwrap_or_else(|| eval.kind.as_str().to_owned());
-    let evaluator = evaluator.unwrap_or(eval.evaluator);
-    let config = config.unwrap_or(eval.config);
-    let definition = Definition { kind: &kind, evaluator: &evaluator, config: &config };
+    if (&eval.name, eval.kind, &eval.evaluator, &eval.config)
+        != (&read.name, read.kind, &read.evaluator, &read.config)
+    {
+        return Err(Problem::conflict("another request changed the eval at the same time; try again"));
+    }
     let eval = Eval {
-        kind: check_definition(&app, &caller, &name, definition)?,
+        kind,
         name,
         evaluator,
         config,

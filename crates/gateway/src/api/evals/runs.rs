@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::view::{ItemErrorView, ResultView, RunView};
-use super::{Definition, EvalId, check_definition};
+use super::{EvalId, check_definition};
 use crate::api::caller::{AppState, Caller, Member, Viewer};
 use crate::api::extract::{OptionalBody, PagedQuery, PathParam, QueryParams, integer_path_param};
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Accepted, Json};
 use crate::app::App;
 use crate::auth::Identity;
+use crate::evals::EvalDefinition;
 use crate::jobs::live_evals::is_trace;
 use crate::jobs::run_eval::RunEval;
 use crate::jobs::{self, Queued};
@@ -73,7 +74,7 @@ pub(super) async fn run(
         return Err(Problem::field("log_ids", format!("must have 1 to {MAX_ROWS} ids")));
     }
     let eval = evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
-    check_may_run(&app, &caller, &eval)?;
+    check_may_run(&app, &caller, &eval).await?;
     let rows = match &request.log_ids {
         Some(ids) => existing_rows(&app, &caller, ids).await?,
         None => latest_rows(&app, &caller, &request, limit).await?,
@@ -85,10 +86,13 @@ pub(super) async fn run(
 }
 
 /// Checks that the caller may start a run. The run calls models on behalf of the organization.
-pub(super) fn check_may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
-    let definition =
-        Definition { kind: eval.kind.as_str(), evaluator: &eval.evaluator, config: &eval.config };
-    check_definition(app, caller, &eval.name, definition).map(|_| ())
+pub(super) async fn check_may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
+    let definition = EvalDefinition {
+        kind: eval.kind.as_str().to_owned(),
+        evaluator: eval.evaluator.clone(),
+        config: eval.config.clone(),
+    };
+    check_definition(app, caller, &eval.name, definition).await.map(|_| ())
 }
 
 /// The dataset of a run, with its version, and the target that is called first.
@@ -141,7 +145,7 @@ async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<V
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
-    let known = logs::existing_ids(app.current_logs(caller.org.id).await, caller.org.id, &ids).await?;
+    let known = logs::existing_ids(&*app.query_logs(caller.org.id).await?, caller.org.id, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
         Some(id) => Err(Problem::field("log_ids", format!("no log row {id} in this organization"))),
@@ -152,7 +156,7 @@ async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<V
 async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
     let max = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
-    let stored = app.current_logs(caller.org.id).await;
+    let stored = app.query_logs(caller.org.id).await?;
     for source in [LogSource::Proxy, LogSource::Otel] {
         let filter = LogFilter {
             provider: request.provider.clone(),
@@ -165,7 +169,7 @@ async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: 
         let mut page = Page { limit, before: None };
         let mut of_source = 0;
         for _ in 0..MAX_PAGES {
-            let rows = logs::list(stored, caller.org.id, &filter, &page).await?;
+            let rows = logs::list(&stored, caller.org.id, &filter, &page).await?;
             let traces = rows.rows.iter().filter(|entry| is_trace(&entry.row)).map(|entry| entry.row.id);
             let before = found.len();
             found.extend(traces);

@@ -8,7 +8,6 @@ use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{LogLevel, LogSource};
 use gateway_core::search_terms::query_terms;
 use gateway_core::time::Timestamp;
-use gateway_store::Db;
 use gateway_store::logs::{self, LogFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,20 +106,20 @@ async fn list(
 ) -> ApiResult<Json<LogList>> {
     let page = page.numeric_page()?;
     let (org, filter) = (caller.org.id, params.filter()?);
-    let found = logs::list(current_rows(&app, org, &filter).await, org, &filter, &page).await?;
+    wait_for_rows(&app, org, &filter).await;
+    let found = logs::list(&*app.query_logs(org).await?, org, &filter, &page).await?;
     let (logs, next_cursor) = page::into_views(found);
     Ok(Json(LogList { logs, next_cursor }))
 }
 
-/// The log database with the rows of this node that have ended, and with their words if the filter searches for some.
-async fn current_rows<'a>(app: &'a App, org: OrgId, filter: &LogFilter) -> &'a Db {
+/// Waits until the rows of this node that have ended are stored, and their words too if the filter searches for some.
+async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
     let stored = app.current_logs(org).await;
     if !filter.words.is_empty()
         && let Err(error) = logs::index_pending_of(stored, org).await
     {
         tracing::debug!(%error, "cannot update the search index before a search");
     }
-    stored
 }
 
 async fn get(
@@ -128,7 +127,7 @@ async fn get(
     caller: Caller<Viewer>,
     PathParam(LogId(id)): PathParam<LogId>,
 ) -> ApiResult<Json<LogDetail>> {
-    let stored = app.current_logs(caller.org.id).await;
-    let entry = logs::find(stored, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let stored = app.query_logs(caller.org.id).await?;
+    let entry = logs::find(&stored, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(entry.into()))
 }

@@ -1,7 +1,8 @@
-//! The live stream of log rows. Rows of this node are broadcast as they are written. The store is read for rows that a
-//! resuming client missed, for clients that fell behind, and for rows of other nodes.
+//! The live stream of log rows. The streams of an organization on this node follow one task (`log::tail`), which knows
+//! the new rows of all nodes. A stream itself reads the store for rows that a resuming client missed, and for a client
+//! that fell behind.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,38 +11,38 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::ids::OrgId;
 use gateway_core::log_view::LogView;
-use gateway_core::logs::{LogRow, first_log_id};
-use gateway_core::time::{SECOND, Timestamp};
+use gateway_core::logs::first_log_id;
+use gateway_core::time::SECOND;
 use gateway_store::StoreError;
-use gateway_store::logs::{self, LogFilter};
+use gateway_store::logs::{self, LogEntry, LogFilter};
+use http::header::RETRY_AFTER;
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::{LogParams, current_rows};
+use super::{LogParams, wait_for_rows};
 use crate::api::caller::{AppState, Caller, CredentialHeaders, Viewer};
 use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::api::response::EventStream;
 use crate::app::App;
+use crate::log::tail::{MAX_STREAMS_PER_ORG, RecentIds, SubscribeError, Subscription, TailEvent};
 use crate::problem::{ApiResult, Problem};
+use crate::shares::QUERY_PATIENCE;
 
 /// Interval of comments that keep the connection alive.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How often the caller's credential is checked again.
 const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the store is polled for rows of other nodes, and for rows of which this stream missed the broadcast.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How far back (in milliseconds) rows are read by id when the list of batches does not reach back far enough: a row
 /// gets its id at its start and is stored at its end.
 const LATE_ROW_WINDOW: i64 = 60 * SECOND;
 const PAGE_ROWS: i64 = 200;
-/// Batches of rows that one poll reads.
+/// Batches of rows that one read of a client that fell behind contains.
 const PAGE_BATCHES: i64 = 4;
-/// Number of ids of sent rows that are kept to avoid duplicates.
-const MAX_REMEMBERED_IDS: usize = 32_768;
 /// Pause after a failed read of the store.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -54,13 +55,26 @@ pub(super) async fn follow(
 ) -> ApiResult<LogEventStream> {
     let mut filter = params.filter()?;
     let resume = last.or(filter.after_id.take());
-    let mut follower = Follower::new(&app, caller.org.id, credentials, filter, resume);
-    // Read after the subscription, so that no row is missed in between.
-    follower.last_batch = logs::last_batch(&app.services.logs).await?;
+    let subscribing = app.shares.log_tails.subscribe(&app.services, &app.proxy.tail, caller.org.id);
+    let subscription = subscribing.await.map_err(|error| match error {
+        SubscribeError::TooMany => too_many_streams(),
+        SubscribeError::Store(error) => error.into(),
+    })?;
+    let mut follower = Follower::new(&app, caller.org.id, credentials, filter, subscription);
+    follower.resume_after(resume);
     let events = futures_util::stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|bytes| (bytes, follower))
     });
     Ok(LogEventStream(EventStream::new(events)))
+}
+
+fn too_many_streams() -> Problem {
+    let message = format!(
+        "the organization has {MAX_STREAMS_PER_ORG} open log streams, the maximum; close one, or poll GET /logs"
+    );
+    let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", message);
+    problem.headers.push((RETRY_AFTER, HeaderValue::from_static("5")));
+    problem
 }
 
 /// Produces the events of one stream.
@@ -70,21 +84,20 @@ struct Follower {
     credentials: CredentialHeaders,
     next_credential_check: Instant,
     filter: LogFilter,
-    live_rows: Receiver<Arc<LogRow>>,
+    tail: Receiver<TailEvent>,
     /// Events that are ready to be sent.
     ready: VecDeque<Bytes>,
-    sent_ids: HashSet<i64>,
-    sent_ids_in_order: VecDeque<i64>,
-    /// The store must be read after this id before live rows are awaited.
+    sent: RecentIds,
+    /// The store must be read after this id before events of the tail are awaited.
     read_after: Option<i64>,
     /// The next read of the store is the first one.
     is_replay: bool,
+    /// Stored rows that have to be searched for words.
+    read_these: Vec<i64>,
     /// The rows of the batches up to this one were sent.
     last_batch: i64,
-    /// The next batches must be read before live rows are awaited.
+    /// Events were missed, so the next batches must be read before others are awaited.
     read_batches: bool,
-    last_poll: Timestamp,
-    next_poll: Instant,
 }
 
 impl Follower {
@@ -93,29 +106,33 @@ impl Follower {
         org: OrgId,
         credentials: CredentialHeaders,
         filter: LogFilter,
-        resume: Option<i64>,
+        subscription: Subscription,
     ) -> Self {
-        let now = app.services.clock.now();
+        let Subscription { events, last_batch } = subscription;
         Self {
-            // Subscribed before the store is read, so that no row is missed in between.
-            live_rows: app.proxy.tail.subscribe(),
             app: Arc::clone(app),
             org,
             credentials,
             next_credential_check: Instant::now() + CREDENTIAL_CHECK_INTERVAL,
             filter,
+            tail: events,
             // The headers reach the client only with the first bytes of the body.
             ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
-            // The client has this row, even if it is broadcast only now.
-            sent_ids: resume.into_iter().collect(),
-            sent_ids_in_order: VecDeque::new(),
-            read_after: resume,
-            is_replay: resume.is_some(),
-            last_batch: 0,
+            sent: RecentIds::default(),
+            read_after: None,
+            is_replay: false,
+            read_these: Vec::new(),
+            last_batch,
             read_batches: false,
-            last_poll: now,
-            next_poll: Instant::now() + POLL_INTERVAL,
         }
+    }
+
+    /// The client has this row, even if it is broadcast only now, and wants those behind it.
+    fn resume_after(&mut self, last: Option<i64>) {
+        if let Some(last) = last {
+            self.sent.insert(last);
+        }
+        (self.read_after, self.is_replay) = (last, last.is_some());
     }
 
     /// The next bytes for the client. Returns `None` when the service stops or the credential becomes invalid.
@@ -136,17 +153,45 @@ impl Follower {
                 self.read_next_batches().await;
                 continue;
             }
+            if !self.read_these.is_empty() {
+                self.read_rows().await;
+                continue;
+            }
             tokio::select! {
                 biased;
                 () = self.app.services.tasks.stopping() => return None,
-                row = self.live_rows.recv() => match row {
-                    Ok(row) => self.push_live(&row),
-                    Err(RecvError::Lagged(_)) => self.schedule_poll(),
+                event = self.tail.recv() => match event {
+                    Ok(event) => self.accept(event),
+                    Err(RecvError::Lagged(_)) => self.read_batches = true,
                     Err(RecvError::Closed) => return None,
                 },
                 () = tokio::time::sleep_until(self.next_credential_check) => {}
-                () = tokio::time::sleep_until(self.next_poll) => self.schedule_poll(),
                 () = tokio::time::sleep_until(keep_alive) => return Some(Bytes::from_static(b": \n\n")),
+            }
+        }
+    }
+
+    fn accept(&mut self, event: TailEvent) {
+        match event {
+            TailEvent::Live(row) => {
+                if self.filter.matches(&row) {
+                    self.push(&LogView::new(&row, logs::preview(&row.request)));
+                }
+            }
+            // Stored rows come without their texts.
+            TailEvent::Stored(entries) if !self.filter.words.is_empty() => {
+                self.read_these.extend(entries.iter().map(|entry| entry.row.id));
+            }
+            TailEvent::Stored(entries) => {
+                for LogEntry { row, preview } in entries.iter() {
+                    if self.filter.matches(row) {
+                        self.push(&LogView::new(row, preview.clone()));
+                    }
+                }
+            }
+            TailEvent::Polled(batch) => self.last_batch = batch,
+            TailEvent::Incomplete(since) => {
+                self.read_after = Some(first_log_id(since.plus(-LATE_ROW_WINDOW)));
             }
         }
     }
@@ -160,49 +205,55 @@ impl Follower {
         self.app.proxy.access.revalidate(&self.credentials.0).await
     }
 
-    fn push_live(&mut self, row: &LogRow) {
-        if row.org_id == self.org && self.filter.matches(row) {
-            self.push(&LogView::new(row, logs::preview(&row.request)));
-        }
-    }
-
-    /// Makes the next step read the batches that were stored since the last poll.
-    fn schedule_poll(&mut self) {
-        self.read_batches = true;
-        self.next_poll = Instant::now() + POLL_INTERVAL;
-    }
-
     /// Reads the rows of the next batches that were not sent yet, in the order in which they were stored.
     async fn read_next_batches(&mut self) {
         let (app, org, after) = (Arc::clone(&self.app), self.org, self.last_batch);
         let found = async move { logs::batches_after(&app.services.logs, org, after, PAGE_BATCHES).await };
         let Some(batches) = self.on_main_runtime(found).await else { return };
-        let now = self.app.services.clock.now();
-        let last_poll = std::mem::replace(&mut self.last_poll, now);
         if batches.is_incomplete {
-            self.read_after = Some(first_log_id(last_poll.plus(-LATE_ROW_WINDOW)));
+            let now = self.app.services.clock.now();
+            self.read_after = Some(first_log_id(now.plus(-LATE_ROW_WINDOW)));
         }
-        let unsent: Vec<i64> = batches.ids.into_iter().filter(|id| !self.sent_ids.contains(id)).collect();
-        let (app, filter) = (Arc::clone(&self.app), self.filter.clone());
-        let rows = async move { logs::list_these(&app.services.logs, org, &filter, &unsent).await };
-        let Some(entries) = self.on_main_runtime(rows).await else { return };
-        for entry in entries {
-            self.push(&entry.into());
-        }
+        self.read_these.extend(batches.ids);
         // Read on until there is nothing new.
         self.read_batches = self.last_batch < batches.last;
         self.last_batch = batches.last;
+        if !self.read_these.is_empty() {
+            self.read_rows().await;
+        }
     }
 
-    /// Runs a read of the store; pauses after an error. Response bodies are polled on workers, which must not use the
-    /// database.
+    /// Reads stored rows that match and were not sent yet.
+    async fn read_rows(&mut self) {
+        let unsent: Vec<i64> =
+            self.read_these.iter().copied().filter(|id| !self.sent.contains(*id)).collect();
+        if unsent.is_empty() {
+            self.read_these.clear();
+            return;
+        }
+        let (app, org, filter) = (Arc::clone(&self.app), self.org, self.filter.clone());
+        let rows = async move { logs::list_these(&app.services.logs, org, &filter, &unsent).await };
+        let Some(entries) = self.on_main_runtime(rows).await else { return };
+        self.read_these.clear();
+        for entry in entries {
+            self.push(&entry.into());
+        }
+    }
+
+    /// Runs a read of the store within the organization's share of queries; pauses after an error. Response bodies are
+    /// polled on workers, which must not use the database.
     async fn on_main_runtime<T: Send + 'static>(
         &self,
         read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Option<T> {
-        let tasks = &self.app.services.tasks;
-        let read = tasks.runtime.spawn(read).await;
-        match read.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
+        let (tasks, queries, org) =
+            (&self.app.services.tasks, Arc::clone(&self.app.shares.queries), self.org);
+        let read = tasks.runtime.spawn(async move {
+            let slot = queries.acquire(org, Some(QUERY_PATIENCE)).await;
+            let _slot = slot.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            read.await
+        });
+        match read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string()))) {
             Ok(found) => Some(found),
             Err(error) => {
                 tracing::debug!(%error, "a log stream cannot read the store; it retries");
@@ -218,8 +269,10 @@ impl Follower {
         // Later rows of this node are broadcast, so only a replay waits for those that are not stored yet.
         let is_replay = std::mem::replace(&mut self.is_replay, false);
         let read = async move {
-            let stored = if is_replay { current_rows(&app, org, &filter).await } else { &app.services.logs };
-            logs::list_after(stored, org, &filter, PAGE_ROWS).await
+            if is_replay {
+                wait_for_rows(&app, org, &filter).await;
+            }
+            logs::list_after(&app.services.logs, org, &filter, PAGE_ROWS).await
         };
         let Some(entries) = self.on_main_runtime(read).await else { return };
         let full = i64::try_from(entries.len()).is_ok_and(|count| count == PAGE_ROWS);
@@ -231,15 +284,10 @@ impl Follower {
 
     /// Queues the event of a row, unless it was sent before.
     fn push(&mut self, row: &LogView) {
-        if !self.sent_ids.insert(row.id) {
+        if self.sent.contains(row.id) {
             return;
         }
-        self.sent_ids_in_order.push_back(row.id);
-        if self.sent_ids_in_order.len() > MAX_REMEMBERED_IDS
-            && let Some(oldest) = self.sent_ids_in_order.pop_front()
-        {
-            self.sent_ids.remove(&oldest);
-        }
+        self.sent.insert(row.id);
         if let Ok(data) = serde_json::to_string(row) {
             self.ready.push_back(format!("event: log\nid: {}\ndata: {data}\n\n", row.id).into());
         }
@@ -284,7 +332,7 @@ impl OperationOutput for LogEventStream {
         operation.responses.push((
             200,
             json!({
-                "description": "Each `event: log` contains a row as in the list, with its log id as `id:`. A comment is sent every 15 s",
+                "description": "Each `event: log` contains a row as in the list, with its log id as `id:`. A comment is sent every 15 s. An organization may have 20 streams open on a node; one more gets 429 `too_many_streams`",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             }),
         ));

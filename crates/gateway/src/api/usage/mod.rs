@@ -195,7 +195,7 @@ async fn summary(
     let filter = params.filter()?;
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let found = logs::usage(
-        app.current_logs(caller.org.id).await,
+        &*app.query_logs(caller.org.id).await?,
         caller.org.id,
         &UsageQuery { filter: &filter, range: range.read, interval: None, group: None },
     )
@@ -257,7 +257,7 @@ async fn timeseries(
         SeriesGroup::Status => UsageGroup::Status,
     });
     let found = logs::usage(
-        app.current_logs(caller.org.id).await,
+        &*app.query_logs(caller.org.id).await?,
         caller.org.id,
         &UsageQuery { filter: &filter, range: read, interval: Some(interval), group },
     )
@@ -350,7 +350,7 @@ async fn breakdown(
         BreakdownGroup::Prompt => (UsageGroup::Prompt, None),
     };
     let mut found = logs::usage(
-        app.current_logs(org).await,
+        &*app.query_logs(org).await?,
         org,
         &UsageQuery { filter: &filter, range: range.read, interval: None, group: Some(group) },
     )

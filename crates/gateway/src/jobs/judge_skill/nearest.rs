@@ -10,13 +10,14 @@ use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge::{Neighbour, compare, embedded_text};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
-use gateway_store::StoreError;
-use gateway_store::skills::{self, UnembeddedSkill, VectorSpace};
+use gateway_store::skills::{self, SkillVector, UnembeddedSkill, VectorSpace};
 use serde_json::{Map, Value, json};
 
 use super::JudgeRequest;
+use crate::compute::{Cancellation, Patience};
 use crate::internal_call::{Endpoint, InternalRequest};
-use crate::jobs::JobServices;
+use crate::jobs::{JobError, JobServices};
+use crate::services::Services;
 use crate::targets::Target;
 
 /// Only this many of the newest skills on the shelf are compared.
@@ -46,7 +47,7 @@ struct EmbeddedText<'a> {
 pub async fn find(
     job_services: &Arc<JobServices>,
     request: &JudgeRequest<'_>,
-) -> Result<Option<Neighbour>, StoreError> {
+) -> Result<Option<Neighbour>, JobError> {
     let (skill, rubric, org) = (request.job.skill, request.rubric, request.identity.org.id);
     let text = embedded_text(request.source);
     let mut embedded = None;
@@ -66,7 +67,7 @@ pub async fn find(
         None => embed_builtin(job_services, org, rubric, &text).await?,
     };
     skills::delete_other_vectors(&job_services.services.db, org, &embedded.space).await?;
-    nearest(job_services, skill, &embedded).await
+    nearest(job_services, org, skill, embedded).await
 }
 
 /// The space of the built-in embedding. With unusual dimensions it belongs to the organization, so that the number of
@@ -99,11 +100,12 @@ async fn embed_builtin<'a>(
     org: OrgId,
     rubric: &Rubric,
     text: &'a str,
-) -> Result<EmbeddedText<'a>, StoreError> {
+) -> Result<EmbeddedText<'a>, JobError> {
     let is_chosen = rubric.embed_provider == BUILTIN;
     let dims =
         if is_chosen { usize::try_from(rubric.embed_dims).unwrap_or(SHARED_DIMS) } else { SHARED_DIMS };
-    let (space, db) = (builtin_space(org, dims), &job_services.services.db);
+    let Services { db, compute, .. } = &*job_services.services;
+    let space = builtin_space(org, dims);
     let mut computed = 0;
     while computed < MAX_BUILTIN_VECTORS {
         let missing = skills::shelf_missing_vectors(db, &space, MISSING_PAGE).await?;
@@ -111,19 +113,19 @@ async fn embed_builtin<'a>(
             break;
         }
         computed += missing.len();
-        // Long texts take too long for an async thread.
-        let embedding = tokio::task::spawn_blocking(move || {
+        let embedding = compute.run(org, Patience::JOB, move |cancellation| {
             let embed =
                 |entry: UnembeddedSkill| (hash_v1(&shelf_text(&entry), dims), entry.skill, entry.version);
-            missing.into_iter().map(embed).collect::<Vec<_>>()
+            let missing = missing.into_iter().take_while(|_| !cancellation.is_cancelled());
+            missing.map(embed).collect::<Vec<_>>()
         });
-        for (vector, skill, version) in
-            embedding.await.map_err(|error| StoreError::Other(error.to_string()))?
-        {
+        for (vector, skill, version) in embedding.await? {
             skills::insert_vector(db, &space, skill, version, &vector).await?;
         }
     }
-    Ok(EmbeddedText { text, vector: hash_v1(text, dims), space, model: HASH_V1 })
+    let judged = text.to_owned();
+    let vector = compute.run(org, Patience::JOB, move |_| hash_v1(&judged, dims)).await?;
+    Ok(EmbeddedText { text, vector, space, model: HASH_V1 })
 }
 
 /// Embeds the text and missing shelf entries in one call. The inner error is the reason why the provider cannot be
@@ -132,7 +134,7 @@ async fn embed_with_provider<'a>(
     job_services: &Arc<JobServices>,
     request: &'a JudgeRequest<'_>,
     text: &'a str,
-) -> Result<Result<EmbeddedText<'a>, String>, StoreError> {
+) -> Result<Result<EmbeddedText<'a>, String>, JobError> {
     let (rubric, org, db) = (request.rubric, &request.identity.org, &job_services.services.db);
     let Some(target) = org.providers.find(&rubric.embed_provider) else {
         return Ok(Err(format!("there is no provider {}", rubric.embed_provider)));
@@ -160,7 +162,9 @@ async fn embed_with_provider<'a>(
         }
         Err(problem) => return Ok(Err(problem.message.to_string())),
     };
-    let mut vectors = match parse_vectors(&response.body, count, space.dims) {
+    let dims = space.dims;
+    let parsing = move |_: &Cancellation| parse_vectors(&response.body, count, dims);
+    let mut vectors = match job_services.services.compute.run(org.id, Patience::JOB, parsing).await? {
         Ok(vectors) => vectors,
         Err(reason) => return Ok(Err(reason)),
     };
@@ -190,18 +194,23 @@ fn parse_vectors(body: &[u8], inputs: usize, dims: usize) -> Result<Vec<Vec<f32>
 
 async fn nearest(
     job_services: &JobServices,
+    org: OrgId,
     skill: SkillId,
-    embedded: &EmbeddedText<'_>,
-) -> Result<Option<Neighbour>, StoreError> {
-    let db = &job_services.services.db;
+    embedded: EmbeddedText<'_>,
+) -> Result<Option<Neighbour>, JobError> {
+    let Services { db, compute, .. } = &*job_services.services;
     let mut best: Option<Neighbour> = None;
-    for (similarity, skill) in candidates(job_services, skill, embedded).await? {
+    let EmbeddedText { text, vector, space, model } = embedded;
+    for (similarity, skill) in candidates(job_services, org, skill, (vector, &space)).await? {
         let Some(found) = skills::find_on_shelf(db, skill).await? else {
             continue;
         };
-        let other = embedded_text(&found.source);
-        let similarity = f64::from(similarity);
-        let neighbour = compare(&found.source.name, similarity, embedded.model, embedded.text, &other);
+        let (text, model) = (text.to_owned(), model.to_owned());
+        let comparing = move |_: &Cancellation| {
+            let other = embedded_text(&found.source);
+            compare(&found.source.name, f64::from(similarity), &model, &text, &other)
+        };
+        let neighbour = compute.run(org, Patience::JOB, comparing).await?;
         if best.as_ref().is_none_or(|best| best.closeness() < neighbour.closeness()) {
             best = Some(neighbour);
         }
@@ -212,23 +221,32 @@ async fn nearest(
 /// The nearest skills on the shelf, nearest first. Reads the vectors in pages.
 async fn candidates(
     job_services: &JobServices,
+    org: OrgId,
     except: SkillId,
-    embedded: &EmbeddedText<'_>,
-) -> Result<Vec<(f32, SkillId)>, StoreError> {
-    let page = (PAGE_BYTES / (embedded.space.dims * size_of::<f32>()).max(1)).clamp(8, 500);
+    (vector, space): (Vec<f32>, &VectorSpace),
+) -> Result<Vec<(f32, SkillId)>, JobError> {
+    let Services { db, compute, .. } = &*job_services.services;
+    let page = (PAGE_BYTES / (space.dims * size_of::<f32>()).max(1)).clamp(8, 500);
     let limit = i64::try_from(page).unwrap_or(8);
     let (mut ranked, mut compared, mut last) = (Vec::new(), 0, None);
+    let vector = Arc::new(vector);
     while compared < MAX_SHELF_SKILLS {
-        let db = &job_services.services.db;
-        let mut found = skills::shelf_vectors(db, &embedded.space, except, last.as_ref(), limit).await?;
-        compared += found.len();
-        ranked.extend(found.iter().map(|other| (cosine(&embedded.vector, &other.numbers), other.skill)));
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-        ranked.truncate(MAX_CANDIDATES);
-        if found.len() < page {
+        let mut found = skills::shelf_vectors(db, space, except, last.as_ref(), limit).await?;
+        let (count, end) = (found.len(), found.pop());
+        compared += count;
+        let vector = Arc::clone(&vector);
+        let ranking = move |_: &Cancellation| {
+            let rank = |other: &SkillVector| (cosine(&vector, &other.numbers), other.skill);
+            let mut ranked: Vec<(f32, SkillId)> = ranked;
+            ranked.extend(found.iter().chain(&end).map(rank));
+            ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+            ranked.truncate(MAX_CANDIDATES);
+            (ranked, end)
+        };
+        (ranked, last) = compute.run(org, Patience::JOB, ranking).await?;
+        if count < page {
             break;
         }
-        last = found.pop();
     }
     Ok(ranked)
 }

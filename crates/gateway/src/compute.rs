@@ -1,0 +1,203 @@
+//! Computation that tenants cause: judging, patterns, schemas, embeddings, parsing of imports. It runs on a few threads
+//! of its own at low priority, so that requests, authentication, lease renewals and budgets never wait for it.
+//! Organizations take turns, piece of work by piece of work.
+//!
+//! A piece of work cannot be interrupted from outside. Long ones ask `Cancellation` between their parts; the others are
+//! bounded by the size of their input.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gateway_core::ids::OrgId;
+use tokio::sync::oneshot;
+
+use crate::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits, SlotStats};
+use crate::low_priority::{LowPriorityThreads, NiceValue};
+
+/// Pieces of work of one organization that may wait.
+const MAX_WAITING_PER_ORG: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ComputeError {
+    #[error("too much work of this organization is waiting")]
+    Overloaded,
+    #[error("the computation took too long")]
+    TimedOut,
+    #[error("the computation failed")]
+    Failed,
+}
+
+impl From<Overloaded> for ComputeError {
+    fn from(Overloaded: Overloaded) -> Self {
+        Self::Overloaded
+    }
+}
+
+/// How long a caller waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For a thread. `None`: as long as it takes; the caller is cancelled otherwise.
+    start: Option<Duration>,
+    /// For the result, from the start of the work.
+    run: Duration,
+}
+
+impl Patience {
+    /// A client waits for the response.
+    pub const REQUEST: Self = Self { start: Some(Duration::from_secs(10)), run: Duration::from_secs(20) };
+    /// A client waits for the import of a large file.
+    pub const IMPORT: Self = Self { start: Some(Duration::from_secs(30)), run: Duration::from_secs(120) };
+    /// A job waits, whose lease is renewed meanwhile. The time to run is many times what the bounds on the input allow
+    /// for, because a thread of low priority gets little of a busy machine.
+    pub const JOB: Self = Self { start: None, run: Duration::from_secs(60) };
+}
+
+/// Tells a piece of work that nobody waits for its result any more.
+#[derive(Clone)]
+pub struct Cancellation {
+    is_cancelled: Arc<AtomicBool>,
+    deadline: Instant,
+}
+
+impl Cancellation {
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+}
+
+pub struct ComputePool {
+    slots: Arc<FairSlots>,
+    threads: LowPriorityThreads,
+}
+
+impl ComputePool {
+    /// Half of the cores: the other half is always left for requests.
+    pub fn start() -> std::io::Result<Self> {
+        let threads = LowPriorityThreads::start("compute", half_of_the_cores(), NiceValue::Ten)?;
+        let limits = SlotLimits {
+            slots: threads.count(),
+            per_org: threads.count(),
+            waiting_per_org: MAX_WAITING_PER_ORG,
+        };
+        Ok(Self { slots: FairSlots::new(limits), threads })
+    }
+
+    /// Runs a piece of work when it is the organization's turn. The work is not started, or is told to stop, when the
+    /// caller goes away.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        org: OrgId,
+        patience: Patience,
+        work: impl FnOnce(&Cancellation) -> T + Send + 'static,
+    ) -> Result<T, ComputeError> {
+        let slot = self.slots.acquire(org, patience.start).await?;
+        let deadline = Instant::now() + patience.run;
+        let cancellation = Cancellation { is_cancelled: Arc::default(), deadline };
+        let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancellation.is_cancelled));
+        let result = self.start_work(slot, cancellation, work)?;
+        match tokio::time::timeout(patience.run, result).await {
+            Ok(done) => done.map_err(|_| ComputeError::Failed),
+            Err(_) => Err(ComputeError::TimedOut),
+        }
+    }
+
+    /// The slot is free when the work has ended, even if the caller did not wait for it.
+    fn start_work<T: Send + 'static>(
+        &self,
+        slot: Slot,
+        cancellation: Cancellation,
+        work: impl FnOnce(&Cancellation) -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, ComputeError> {
+        let (sender, receiver) = oneshot::channel();
+        let started = self.threads.run(move || {
+            let _slot = slot;
+            if cancellation.is_cancelled() {
+                return;
+            }
+            let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(&cancellation))) else {
+                tracing::error!("a computation panicked");
+                return;
+            };
+            let _ = sender.send(result);
+        });
+        if started { Ok(receiver) } else { Err(ComputeError::Failed) }
+    }
+
+    pub fn stats(&self) -> SlotStats {
+        self.slots.stats()
+    }
+}
+
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// At least one.
+pub fn half_of_the_cores() -> usize {
+    (std::thread::available_parallelism().map_or(2, usize::from) / 2).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn org(number: u128) -> OrgId {
+        OrgId(uuid::Uuid::from_u128(number))
+    }
+
+    fn pool(threads: usize) -> ComputePool {
+        let limits = SlotLimits { slots: threads, per_org: threads, waiting_per_org: 2 };
+        ComputePool {
+            slots: FairSlots::new(limits),
+            threads: LowPriorityThreads::start("test", threads, NiceValue::Ten).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn work_is_done_and_a_panic_breaks_nothing() {
+        let pool = pool(1);
+        assert_eq!(pool.run(org(1), Patience::JOB, |_| 1 + 1).await, Ok(2));
+        let panicked = pool.run(org(1), Patience::JOB, |_| -> u8 { panic!("on purpose") }).await;
+        assert_eq!(panicked, Err(ComputeError::Failed));
+        assert_eq!(pool.run(org(1), Patience::REQUEST, |_| 3).await, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn work_is_cancelled_when_its_caller_goes_away() {
+        let pool = pool(1);
+        let (stopped, has_stopped) = mpsc::channel();
+        let endless = pool.run(org(1), Patience::JOB, move |cancellation| {
+            while !cancellation.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = stopped.send(());
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(20), endless).await.is_err());
+        tokio::task::spawn_blocking(move || has_stopped.recv_timeout(Duration::from_secs(20)))
+            .await
+            .unwrap()
+            .expect("the work goes on");
+        assert_eq!(pool.run(org(2), Patience::JOB, |_| 4).await, Ok(4));
+    }
+
+    #[tokio::test]
+    async fn a_caller_does_not_wait_beyond_the_deadline_and_the_thread_stays_occupied() {
+        let pool = Arc::new(pool(1));
+        let (finish, may_finish) = mpsc::channel::<()>();
+        let patience = Patience { start: None, run: Duration::from_millis(20) };
+        let slow = pool.run(org(1), patience, move |_| may_finish.recv());
+        assert_eq!(slow.await.err(), Some(ComputeError::TimedOut));
+        let impatient = Patience { start: Some(Duration::from_millis(20)), run: Duration::from_secs(20) };
+        assert_eq!(pool.run(org(2), impatient, |_| 5).await, Err(ComputeError::Overloaded));
+        finish.send(()).unwrap();
+        assert_eq!(pool.run(org(2), Patience::JOB, |_| 5).await, Ok(5));
+    }
+}

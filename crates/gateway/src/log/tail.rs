@@ -1,0 +1,225 @@
+//! What the log streams of an organization share: one task reads new rows, from this node's broadcast and from the
+//! store, and all streams of the organization on this node follow it. The number of streams does not change the number
+//! of queries.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gateway_core::ids::OrgId;
+use gateway_core::logs::LogRow;
+use gateway_core::time::Timestamp;
+use gateway_store::StoreError;
+use gateway_store::logs::{self, LogEntry, LogFilter};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, Receiver, Sender};
+use tokio::time::Instant;
+
+use crate::services::Services;
+
+/// Streams that an organization may have open on a node.
+pub const MAX_STREAMS_PER_ORG: usize = 20;
+/// How often the store is polled for rows of other nodes, and for rows of which the broadcast was missed.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Batches of rows that one poll reads.
+const PAGE_BATCHES: i64 = 4;
+/// Events that a stream may lag behind before it has to read from the store.
+const MAX_LAG: usize = 1_024;
+/// Number of ids of broadcast rows that are kept, so that they are not read from the store as well.
+const MAX_REMEMBERED_IDS: usize = 32_768;
+
+/// What a stream is told.
+#[derive(Clone)]
+pub enum TailEvent {
+    /// A row that this node has stored.
+    Live(Arc<LogRow>),
+    /// Rows that were found in the store.
+    Stored(Arc<Vec<LogEntry>>),
+    /// All rows of the batches up to this one were sent before.
+    Polled(i64),
+    /// Rows since this time may be missing, because the list of batches does not reach back far enough.
+    Incomplete(Timestamp),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SubscribeError {
+    #[error("the organization has as many log streams as are allowed")]
+    TooMany,
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// The organizations with open streams.
+#[derive(Default)]
+pub struct LogTails {
+    senders: Mutex<HashMap<OrgId, Sender<TailEvent>>>,
+}
+
+/// A stream's place.
+pub struct Subscription {
+    pub events: Receiver<TailEvent>,
+    /// The rows of later batches are events.
+    pub last_batch: i64,
+}
+
+impl LogTails {
+    /// Subscribes one more stream, and starts the organization's task if it is the first. `live` is this node's
+    /// broadcast of stored rows.
+    pub async fn subscribe(
+        self: &Arc<Self>,
+        services: &Arc<Services>,
+        live: &Sender<Arc<LogRow>>,
+        org: OrgId,
+    ) -> Result<Subscription, SubscribeError> {
+        // Read before the subscription: rows that are stored in between are found by the next poll.
+        let last_batch = logs::last_batch(&services.logs).await?;
+        let (events, new) = self.take_place(live, org)?;
+        if let Some((sender, live_rows)) = new {
+            let tail = OrgTail {
+                tails: Arc::clone(self),
+                services: Arc::clone(services),
+                org,
+                sender,
+                live_rows,
+                last_batch,
+                last_poll: services.clock.now(),
+                known: RecentIds::default(),
+            };
+            services.tasks.spawn(tail.run());
+        }
+        Ok(Subscription { events, last_batch })
+    }
+
+    /// The place of a stream, and what the task needs if it has to be started.
+    fn take_place(
+        &self,
+        live: &Sender<Arc<LogRow>>,
+        org: OrgId,
+    ) -> Result<(Receiver<TailEvent>, Option<NewTail>), SubscribeError> {
+        let mut senders = self.lock();
+        if let Some(sender) = senders.get(&org) {
+            if sender.receiver_count() >= MAX_STREAMS_PER_ORG {
+                return Err(SubscribeError::TooMany);
+            }
+            return Ok((sender.subscribe(), None));
+        }
+        let (sender, events) = broadcast::channel(MAX_LAG);
+        senders.insert(org, sender.clone());
+        Ok((events, Some((sender, live.subscribe()))))
+    }
+
+    /// Ends the organization's entry if it has no streams. Returns whether it has ended.
+    fn end_if_unused(&self, org: OrgId) -> bool {
+        let mut senders = self.lock();
+        let is_unused = senders.get(&org).is_none_or(|sender| sender.receiver_count() == 0);
+        if is_unused {
+            senders.remove(&org);
+        }
+        is_unused
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, Sender<TailEvent>>> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type NewTail = (Sender<TailEvent>, Receiver<Arc<LogRow>>);
+
+/// The task of an organization.
+struct OrgTail {
+    tails: Arc<LogTails>,
+    services: Arc<Services>,
+    org: OrgId,
+    sender: Sender<TailEvent>,
+    live_rows: Receiver<Arc<LogRow>>,
+    last_batch: i64,
+    last_poll: Timestamp,
+    known: RecentIds,
+}
+
+impl OrgTail {
+    async fn run(mut self) {
+        let services = Arc::clone(&self.services);
+        let mut next_poll = Instant::now() + POLL_INTERVAL;
+        loop {
+            tokio::select! {
+                () = services.tasks.stopping() => return,
+                row = self.live_rows.recv() => match row {
+                    Ok(row) if row.org_id == self.org => {
+                        self.known.insert(row.id);
+                        self.send(TailEvent::Live(row));
+                        continue;
+                    }
+                    Ok(_) => continue,
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                },
+                () = tokio::time::sleep_until(next_poll) => {}
+            }
+            if self.tails.end_if_unused(self.org) {
+                return;
+            }
+            if let Err(error) = self.poll().await {
+                tracing::debug!(%error, "the log streams of an organization cannot read the store; they retry");
+            }
+            next_poll = Instant::now() + POLL_INTERVAL;
+        }
+    }
+
+    /// Sends the rows that were stored since the last poll and were not broadcast.
+    async fn poll(&mut self) -> Result<(), StoreError> {
+        let logs = &self.services.logs;
+        let since = std::mem::replace(&mut self.last_poll, self.services.clock.now());
+        loop {
+            let batches = logs::batches_after(logs, self.org, self.last_batch, PAGE_BATCHES).await?;
+            if batches.is_incomplete {
+                self.send(TailEvent::Incomplete(since));
+            }
+            let unknown: Vec<i64> = batches.ids.into_iter().filter(|id| !self.known.contains(*id)).collect();
+            if !unknown.is_empty() {
+                let entries = logs::list_these(logs, self.org, &LogFilter::default(), &unknown).await?;
+                for id in unknown {
+                    self.known.insert(id);
+                }
+                self.send(TailEvent::Stored(Arc::new(entries)));
+            }
+            let has_more = self.last_batch < batches.last;
+            self.last_batch = batches.last;
+            if !has_more {
+                self.send(TailEvent::Polled(self.last_batch));
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&self, event: TailEvent) {
+        // An error means that the last stream has ended.
+        let _ = self.sender.send(event);
+    }
+}
+
+/// The latest ids, without duplicates.
+#[derive(Default)]
+pub struct RecentIds {
+    ids: HashSet<i64>,
+    in_order: VecDeque<i64>,
+}
+
+impl RecentIds {
+    /// Forgets the oldest id if there are too many.
+    pub fn insert(&mut self, id: i64) {
+        if !self.ids.insert(id) {
+            return;
+        }
+        self.in_order.push_back(id);
+        if self.in_order.len() > MAX_REMEMBERED_IDS
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+    }
+
+    pub fn contains(&self, id: i64) -> bool {
+        self.ids.contains(&id)
+    }
+}

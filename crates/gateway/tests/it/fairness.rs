@@ -1,0 +1,228 @@
+//! One organization's work does not stop that of another: hostile evals, imports, and what is computed on its behalf.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use gateway_store::evals;
+use serde_json::{Value, json};
+
+use crate::on_both;
+use crate::support::datasets::DatasetFixture;
+use crate::support::log_rows::{row, with};
+use crate::support::receiver::receiver;
+use crate::support::skills::{fields, path};
+use crate::support::{Account, Backend, ProxyFixture, TestApp};
+use crate::upstream::Reply;
+
+/// Computes for long on every row: many states, and a text in which none of them is ever left.
+fn hostile_pattern() -> Value {
+    json!({"field": "request", "pattern": "a[ab]{500}[^ab]"})
+}
+
+fn hostile_request(bytes: usize) -> Vec<u8> {
+    let text: String = (0..bytes).map(|at| if (at * at / 7).is_multiple_of(3) { 'b' } else { 'a' }).collect();
+    json!({"model": "m", "messages": [{"role": "user", "content": text}]}).to_string().into_bytes()
+}
+
+/// Writes rows with a request on which the pattern takes long.
+async fn hostile_rows(app: &TestApp, by: &Account, count: usize) {
+    let now = app.app.services.clock.now();
+    let request = hostile_request(20_000);
+    let rows: Vec<_> =
+        (0..count).map(|_| with(row(by, now), |row| row.request.clone_from(&request))).collect();
+    app.write(&rows).await;
+}
+
+async fn start_run(app: &TestApp, by: &Account, eval: &Value) -> Value {
+    let path = format!("/api/v1/evals/{}/run", eval["id"]);
+    app.post(&path, json!({})).bearer(&by.token).send().await.expect(202)
+}
+
+async fn run_status(app: &TestApp, by: &Account, run: &Value) -> Value {
+    app.get(&format!("/api/v1/evals/runs/{}", run["id"])).bearer(&by.token).send().await.expect(200)
+}
+
+on_both!(a_hostile_run_delays_another_organization_by_its_turns_only, |app| async move {
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    hostile_rows(&app, &eve, 60).await;
+    let eval = app.eval(&eve, "static", "regex", hostile_pattern()).await;
+    let hostile = start_run(&app, &eve, &eval).await;
+    let now = app.app.services.clock.now();
+    let rows: Vec<_> = (0..3).map(|_| row(&ada, now)).collect();
+    app.write(&rows).await;
+    let ordinary = app.eval(&ada, "static", "contains", json!({"value": "x"})).await;
+    let run = app.eval_run(&ada, &ordinary, json!({})).await;
+    assert_eq!((&run["status"], &run["completed"]), (&json!("completed"), &json!(3)));
+    // The flood was queued first and is larger, but did not have to end first.
+    assert_eq!(run_status(&app, &eve, &hostile).await["finished_at"], Value::Null);
+    let cancel = format!("/api/v1/evals/runs/{}/cancel", hostile["id"]);
+    app.call(http::Method::POST, &cancel).bearer(&eve.token).send().await.expect(200);
+    // A cancelled run computes no more: the pool becomes free, although most rows were not judged.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let before = app.app.services.compute.stats().granted;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        if app.app.services.compute.stats().granted == before {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the cancelled run goes on");
+    }
+    assert!(app.app.services.compute.stats().granted < 60);
+});
+
+on_both!(texts_that_are_too_long_for_a_pattern_or_schema_are_errors_with_a_reason, |app| async move {
+    let eve = app.signup("evil").await;
+    let long = "x".repeat(200_000);
+    let now = app.app.services.clock.now();
+    let body = json!({"choices": [{"message": {"role": "assistant", "content": format!("\"{long}\"")}}]});
+    app.write(&[with(row(&eve, now), |row| row.response = body.to_string().into_bytes())]).await;
+    let names: Vec<String> = (0..2_000).map(|number| format!("name {number}")).collect();
+    for (evaluator, config) in [
+        ("regex", json!({"pattern": "a[ab]{500}[^ab]"})),
+        ("json_schema", json!({"schema": {"enum": names}})),
+        ("contains", json!({"values": (0..1_000).map(|n| format!("v{n}")).collect::<Vec<_>>()})),
+    ] {
+        let eval = app.eval(&eve, "static", evaluator, config).await;
+        let run = app.eval_run(&eve, &eval, json!({})).await;
+        if evaluator == "contains" {
+            assert_eq!(run["completed"], 1, "{evaluator}");
+            continue;
+        }
+        assert_eq!((&run["status"], &run["errors"]), (&json!("failed"), &json!(1)), "{evaluator}");
+        let results = app.run_results(&eve, &run).await;
+        let error = results["errors"][0]["error"].as_str().unwrap();
+        assert!(error.contains("is evaluated on at most"), "{error}");
+    }
+    // A pattern that compiles to more than the limit is refused, and says what to do.
+    let body = json!({"name": "x", "type": "static", "evaluator": "regex", "config": {"pattern": "a[ab]{50000}[^ab]"}});
+    let refused = app.post("/api/v1/evals", body).bearer(&eve.token).send().await;
+    let error = refused.expect_error(422, "validation_error");
+    assert!(error["message"].as_str().unwrap().contains("1 MiB"), "{error}");
+});
+
+on_both!(a_stored_eval_beyond_the_limits_fails_its_runs_with_the_reason, |app| async move {
+    let ada = app.signup("acme").await;
+    app.write(&[row(&ada, app.app.services.clock.now())]).await;
+    let eval = app.eval(&ada, "static", "regex", json!({"pattern": "x"})).await;
+    // As an earlier version stored it, with larger limits.
+    let (org, id) = (ada.org_id.parse().unwrap(), eval["id"].as_i64().unwrap());
+    let mut tx = app.app.services.db.begin().await.unwrap();
+    let stored = evals::find_for_update(&mut tx, org, id).await.unwrap().unwrap();
+    let config = json!({"pattern": "a[ab]{50000}b"});
+    evals::update(&mut tx, &evals::Eval { config, sample_rate: 1.0, ..stored }).await.unwrap();
+    tx.commit().await.unwrap();
+    let run = app.post(&format!("/api/v1/evals/{id}/run"), json!({})).bearer(&ada.token).send().await;
+    let error = run.expect_error(422, "validation_error");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("config.pattern: the compiled pattern is larger than 1 MiB"), "{message}");
+});
+
+on_both!(a_slow_receiver_of_one_organization_does_not_delay_the_deliveries_of_another, |app| async move {
+    let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
+    let slow = receiver(Reply::new(204).delay_head(Duration::from_secs(60))).await;
+    let fast = receiver(Reply::new(204)).await;
+    for _ in 0..20 {
+        app.create_webhook(&eve, &slow.url(), &["key.create"]).await;
+    }
+    let hook = app.create_webhook(&ada, &fast.url(), &["key.create"]).await;
+    // Several hundred deliveries of one organization are due before the one of the other.
+    for number in 0..20 {
+        app.create_key(&eve.token, json!({"name": format!("k{number}")})).await;
+    }
+    let started = Instant::now();
+    app.create_key(&ada.token, json!({"name": "mine"})).await;
+    app.delivery(&ada, &hook, "delivered", |delivery| delivery["status"] == "delivered").await;
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+});
+
+on_both!(an_import_is_visible_at_once_and_lets_other_writers_through, |app| async move {
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let dataset = DatasetFixture::create(&app, &eve).await;
+    dataset.add(&["first"]).await;
+    dataset.freeze().await;
+    let csv: String = std::iter::once("input\n".to_owned())
+        .chain((0..30_000).map(|number| format!("question {number}\n")))
+        .collect();
+    let importing = dataset.import("text/csv", csv.clone());
+    let watching = async {
+        // While rows are stored: none of them is visible, and a key can be made and revoked.
+        let mut slowest = Duration::ZERO;
+        for number in 0..5 {
+            let seen = dataset.get("").await.expect(200)["case_count"].as_i64().unwrap();
+            assert!(seen == 1 || seen == 30_001, "{seen}");
+            let key = app.create_key(&ada.token, json!({"name": format!("k{number}")})).await;
+            let started = Instant::now();
+            app.delete(&key.path()).bearer(&ada.token).send().await.expect(200);
+            slowest = slowest.max(started.elapsed());
+        }
+        slowest
+    };
+    let (imported, slowest) = tokio::join!(importing, watching);
+    assert_eq!(imported.expect(200)["imported"], 30_000);
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    assert_eq!(dataset.get("").await.expect(200)["case_count"], 30_001);
+    assert_eq!(dataset.get("/cases?limit=1").await.expect(200)["cases"][0]["input"], "question 29999");
+    let old = dataset.get("/cases?version=1").await.expect(200);
+    assert_eq!(old["cases"].as_array().unwrap().len(), 1, "a frozen version does not change");
+});
+
+on_both!(authentication_does_not_wait_for_connections_of_others, |app| async move {
+    let db = &app.app.services.db;
+    // Everything that requests and jobs may use: of SQLite the writer, of PostgreSQL every connection.
+    let mut held = Vec::new();
+    while let Ok(Ok(tx)) = tokio::time::timeout(Duration::from_secs(1), db.begin()).await {
+        held.push(tx);
+    }
+    assert!(!held.is_empty());
+    let unknown = app.get("/api/v1/keys").key(&format!("sk-gateway-{:064x}", 7)).send().await;
+    unknown.expect_error(401, "unauthorized");
+});
+
+on_both!(queries_of_one_organization_wait_for_its_own_only, |app| async move {
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let queries = &app.app.shares.queries;
+    let org = eve.org_id.parse().unwrap();
+    let held = (queries.acquire(org, None).await.unwrap(), queries.acquire(org, None).await.unwrap());
+    let paths = ["/api/v1/logs?q=x", "/api/v1/sessions", "/api/v1/usage/summary", "/api/v1/usage/timeseries"];
+    let refused = paths.map(|path| app.get(path).bearer(&eve.token).send());
+    let others = paths.map(|path| app.get(path).bearer(&ada.token).send());
+    let (refused, others) = tokio::join!(join_all(refused), join_all(others));
+    for answer in &refused {
+        answer.expect_error(503, "overloaded");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    for answer in &others {
+        answer.expect(200);
+    }
+    // Management goes on, and so do queries when there is room again.
+    app.get("/api/v1/keys").bearer(&eve.token).send().await.expect(200);
+    drop(held);
+    app.get(paths[0]).bearer(&eve.token).send().await.expect(200);
+});
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_judge_of_one_organization_does_not_delay_that_of_another() {
+    for backend in Backend::BOTH {
+        let settings = [
+            ("GATEWAY_DEFAULT_PLAN", "enterprise"),
+            ("GATEWAY_JUDGE_PROVIDER", "openai"),
+            ("GATEWAY_JUDGE_MODEL", "judge-1"),
+            ("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-operator"),
+            ("GATEWAY_EVAL_QUEUE", "4"),
+        ];
+        let gateway = ProxyFixture::start_with(backend, &settings).await;
+        let (app, eve) = (&gateway.app, &gateway.ada);
+        gateway.upstream.set_default_reply(Reply::new(200).delay_head(Duration::from_secs(60)));
+        for number in 0..12 {
+            app.skill(eve, fields(&format!("slow-{number}"))).await;
+        }
+        let ada = app.signup("bobs").await;
+        app.change_rubric(&ada, json!({"judge_provider": "builtin", "judge_model": "rubric-v1"})).await;
+        let skill = app.skill(&ada, fields("mine")).await;
+        app.wait_for_verdicts(&ada, &skill, 1).await;
+        let again =
+            app.post(&format!("{}/evaluate", path(&skill)), json!({})).bearer(&ada.token).send().await;
+        assert_eq!(again.expect(202)["queued"], true);
+        app.wait_for_verdicts(&ada, &skill, 2).await;
+    }
+}
