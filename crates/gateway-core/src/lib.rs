@@ -20,6 +20,7 @@ pub mod limits;
 pub mod llm;
 pub mod log_view;
 pub mod logs;
+pub mod memory;
 pub mod otlp;
 pub mod pricing;
 pub mod prompts;

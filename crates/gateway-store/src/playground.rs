@@ -1,6 +1,7 @@
 //! Playground runs, kept for the user or key that made them.
 
 use gateway_core::ids::{OrgId, PlayId};
+use gateway_core::json::SharedJson;
 use gateway_core::time::Timestamp;
 use serde_json::Value;
 
@@ -11,6 +12,8 @@ use crate::{Db, StoreError, Tx};
 
 /// Runs kept per owner.
 const MAX_RUNS: i64 = 1_000;
+/// The size of a page of the history.
+const MAX_PAGE_BYTES: i64 = 8 << 20;
 
 table! {
     #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +24,8 @@ table! {
         pub position: i64,
         pub provider: String,
         pub model: String,
-        pub params: Value [json],
-        pub messages: Value [json],
+        pub params: SharedJson [via shared_json],
+        pub messages: SharedJson [via shared_json],
         pub template: Option<String>,
         pub output: String,
         pub finish_reason: Option<String>,
@@ -33,6 +36,22 @@ table! {
         /// Set when the call failed.
         pub error: Option<Value> [optional json],
         pub created_at: Timestamp [once],
+    }
+}
+
+mod shared_json {
+    use gateway_core::json::SharedJson;
+
+    use crate::StoreError;
+    use crate::row::{Arg, Row};
+
+    pub(super) fn to_arg(value: &SharedJson) -> Arg {
+        value.text().into()
+    }
+
+    pub(super) fn from_row(row: &Row, column: &'static str) -> Result<SharedJson, StoreError> {
+        SharedJson::from_text(row.get(column)?)
+            .map_err(|error| StoreError::Other(format!("invalid JSON in {column}: {error}")))
     }
 }
 
@@ -48,8 +67,25 @@ pub async fn insert(tx: &mut Tx, org: OrgId, owner: &str, run: &PlaygroundRun) -
     .map(|_| ())
 }
 
-/// The successful runs, newest first.
+/// The successful runs, newest first. A page has fewer than its limit if the runs are large.
 pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged<PlaygroundRun>, StoreError> {
+    let sizes = db
+        .all(
+            "SELECT CAST(LENGTH(messages) + LENGTH(params) + LENGTH(output) AS BIGINT) AS size \
+             FROM playground_runs WHERE org_id = $1 AND owner = $2 AND error IS NULL AND ($3 IS NULL OR id < $3) \
+             ORDER BY id DESC LIMIT $4",
+            args![org, owner, page.before.clone(), page.limit],
+        )
+        .await?;
+    let (mut limit, mut bytes) = (0, 0_i64);
+    for row in &sizes {
+        bytes = bytes.saturating_add(row.get("size")?);
+        if limit > 0 && bytes > MAX_PAGE_BYTES {
+            break;
+        }
+        limit += 1;
+    }
+    let page = Page { limit, before: page.before.clone() };
     let sql = PlaygroundRun::select(
         "org_id = $1 AND owner = $2 AND error IS NULL AND ($3 IS NULL OR id < $3) ORDER BY id DESC LIMIT $4",
     );

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -68,6 +68,9 @@ async fn respond(app: &App, path: &str) -> Response {
 
 fn metrics(app: &App) -> String {
     let spool = &app.proxy.spool;
+    let memory = &app.services.memory;
+    let counters = &app.connections.counters;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     app.proxy.metrics.render(&ProcessState {
         uptime_seconds: app.services.started.elapsed().as_secs(),
         spool_bytes: spool.backlog(),
@@ -77,6 +80,18 @@ fn metrics(app: &App) -> String {
         rows_quarantined: spool.set_aside.quarantined(),
         spool_damage: spool.set_aside.damaged(),
         cache_bytes: app.proxy.cache.bytes(),
+        memory_bytes: memory.used(),
+        memory_refusals: memory.refusals(),
+        connections: app.connections.open() as u64,
+        connections_refused: [
+            ("total", count(&counters.refused_total)),
+            ("address", count(&counters.refused_address)),
+        ],
+        connections_closed: [
+            ("room", count(&counters.closed_for_room)),
+            ("head_timeout", count(&counters.closed_head_timeout)),
+            ("idle", count(&counters.closed_idle)),
+        ],
         compute: app.services.compute.stats(),
         queries: app.shares.queries.stats(),
     })

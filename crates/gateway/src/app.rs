@@ -15,6 +15,7 @@ use gateway_store::db::Dialect;
 
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
+use crate::connections::Connections;
 use crate::fair_slots::{Overloaded, Slot};
 use crate::health::HealthCache;
 use crate::internal_call::InternalCaller;
@@ -36,6 +37,8 @@ pub struct App {
     pub models: InternalCaller,
     pub jobs: Arc<JobServices>,
     pub health: HealthCache,
+    /// The connections of clients.
+    pub connections: Arc<Connections>,
     pub shares: Shares,
 }
 

@@ -120,6 +120,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             print_line(config::masked_toml(&values).trim_end());
         }
         Command::Serve => {
+            config::raise_descriptor_limit();
             let values = config::load_raw(cli.config.as_deref())?;
             let config = Config::validate(&values)?;
             telemetry::init(config.log_level);

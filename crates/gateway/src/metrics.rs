@@ -48,6 +48,11 @@ pub struct ProcessState {
     pub rows_quarantined: u64,
     pub spool_damage: u64,
     pub cache_bytes: u64,
+    pub memory_bytes: u64,
+    pub memory_refusals: u64,
+    pub connections: u64,
+    pub connections_refused: [(&'static str, u64); 2],
+    pub connections_closed: [(&'static str, u64); 3],
     /// Computation that tenants cause.
     pub compute: SlotStats,
     /// Queries of log rows, sessions and usage.
@@ -67,6 +72,11 @@ pub struct TokenLabels {
     pub model: String,
     pub status: u16,
     pub kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
 }
 
 /// Handles of the series of one label set.
@@ -148,6 +158,8 @@ impl Metrics {
             ("gateway_uptime_seconds", "How long the process has been running", state.uptime_seconds),
             ("gateway_log_spool_bytes", "Log rows on disk that are not stored yet", state.spool_bytes),
             ("gateway_cache_bytes", "Size of the response cache in memory", state.cache_bytes),
+            ("gateway_memory_bytes", "Memory reserved for bodies that are held", state.memory_bytes),
+            ("gateway_connections", "Open client connections", state.connections),
             (
                 "gateway_compute_waiting",
                 "Pieces of computation that wait for a thread",
@@ -163,6 +175,11 @@ impl Metrics {
             ("gateway_log_rows_shed", "Log rows that were dropped", state.rows_shed),
             ("gateway_log_rows_quarantined", "Log rows that cannot be stored", state.rows_quarantined),
             ("gateway_log_spool_damage", "Damaged places found in the spool", state.spool_damage),
+            (
+                "gateway_memory_refusals",
+                "Bodies that were not held for lack of memory",
+                state.memory_refusals,
+            ),
             ("gateway_compute_started", "Pieces of computation that were started", state.compute.granted),
             ("gateway_compute_refused", "Pieces of computation that were refused", state.compute.refused),
             ("gateway_queries_refused", "Queries that were refused with overloaded", state.queries.refused),
@@ -175,6 +192,16 @@ impl Metrics {
         for (name, help, value) in counters {
             registry.register(name, help, ConstCounter::new(value));
         }
+        registry.register(
+            "gateway_connections_refused",
+            "Client connections that were refused, by the limit that was reached",
+            by_reason(&state.connections_refused),
+        );
+        registry.register(
+            "gateway_connections_closed",
+            "Client connections that the gateway closed, by reason",
+            by_reason(&state.connections_closed),
+        );
         exposition::prometheus_text(&exposition::open_metrics(&registry, ""))
     }
 
@@ -210,6 +237,14 @@ impl Metrics {
             latency: self.latency.get_or_create_owned(labels),
         }
     }
+}
+
+fn by_reason(counts: &[(&'static str, u64)]) -> Family<ReasonLabels, Counter> {
+    let family = Family::<ReasonLabels, Counter>::default();
+    for (reason, count) in counts {
+        family.get_or_create_owned(&ReasonLabels { reason }).inc_by(*count);
+    }
+    family
 }
 
 impl Series {

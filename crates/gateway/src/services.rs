@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
+use crate::memory::MemoryBudget;
 use crate::tasks::Tasks;
 use crate::vault::Vault;
 
@@ -27,6 +28,8 @@ pub struct Services {
     pub vault: Vault,
     pub ids: Ids,
     pub tasks: Tasks,
+    /// For bodies that are held.
+    pub memory: MemoryBudget,
     /// For computation that tenants cause.
     pub compute: ComputePool,
     pub started: Instant,

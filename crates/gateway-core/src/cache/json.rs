@@ -1,8 +1,12 @@
 //! Canonical JSON: texts with the same meaning become the same bytes. Keys are sorted, and whitespace and unneeded
 //! escapes are removed. Numbers are normalized as decimals, so `1.0` equals `1` but big integers stay distinct, unlike
 //! in a float.
+//!
+//! A first pass writes all values one after the other and notes where the members of each object are; a second pass
+//! copies them in the order of the keys. So every value is copied twice, however deeply it is nested.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::json::{Number, skip_space, string_end, unescape};
 
@@ -23,23 +27,62 @@ pub enum CanonicalError {
 /// The canonical form of a JSON text, without the top-level keys in `without`.
 pub fn canonical_json(text: &[u8], without: &[&str]) -> Result<Vec<u8>, CanonicalError> {
     let text = std::str::from_utf8(text).map_err(|_| CanonicalError::NotJson)?;
-    let mut reader = Reader { text, at: 0, out: Vec::with_capacity(text.len()) };
-    reader.value(0, without)?;
+    let mut reader = Reader {
+        text,
+        at: 0,
+        values: Vec::with_capacity(text.len()),
+        objects: Vec::new(),
+        members: Vec::new(),
+        open: Vec::new(),
+    };
+    reader.value(0)?;
     reader.space();
-    if reader.at == text.len() { Ok(reader.out) } else { Err(CanonicalError::NotJson) }
+    if reader.at != text.len() {
+        return Err(CanonicalError::NotJson);
+    }
+    let is_object = reader.objects.first().is_some_and(|object| object.is_root);
+    let Reader { values, objects, members, .. } = reader;
+    // Without objects the values are in order already.
+    if objects.is_empty() {
+        return Ok(values);
+    }
+    let mut writer =
+        Writer { values: &values, objects: &objects, members: &members, out: Vec::with_capacity(text.len()) };
+    let all = Part { values: 0..values.len(), objects: 0..objects.len() };
+    writer.part(&all, if is_object { without } else { &[] });
+    Ok(writer.out)
 }
 
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    out: Vec<u8>,
+    /// The values in the order of the text. Of an object it has only the values of the members.
+    values: Vec<u8>,
+    /// In the order in which they start.
+    objects: Vec<Object>,
+    /// The members of closed objects, those of one object together and in order.
+    members: Vec<Member<'a>>,
+    /// The members of objects that are not closed yet.
+    open: Vec<Member<'a>>,
 }
 
-/// An object member with the range of its canonical value in the output.
+/// A part of the values, with the objects that start in it.
+struct Part {
+    values: Range<usize>,
+    objects: Range<usize>,
+}
+
+struct Object {
+    values: Range<usize>,
+    members: Range<usize>,
+    /// The next object that is not inside of this one.
+    next: usize,
+    is_root: bool,
+}
+
 struct Member<'a> {
     key: Cow<'a, str>,
-    start: usize,
-    end: usize,
+    value: Part,
 }
 
 impl<'a> Reader<'a> {
@@ -62,19 +105,19 @@ impl<'a> Reader<'a> {
         if self.take(byte) { Ok(()) } else { Err(CanonicalError::NotJson) }
     }
 
-    fn value(&mut self, depth: usize, without: &[&str]) -> Result<(), CanonicalError> {
+    fn value(&mut self, depth: usize) -> Result<(), CanonicalError> {
         if depth > MAX_DEPTH {
             return Err(CanonicalError::TooDeep);
         }
         self.space();
         match self.peek() {
-            Some(b'{') => self.object(depth, without),
+            Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
             Some(b'"') => {
                 match self.string()? {
                     // A string without escapes needs none in the output.
-                    Cow::Borrowed(text) => quote_plain(&mut self.out, text),
-                    Cow::Owned(text) => quote(&mut self.out, &text),
+                    Cow::Borrowed(text) => quote_plain(&mut self.values, text),
+                    Cow::Owned(text) => quote(&mut self.values, &text),
                 }
                 Ok(())
             }
@@ -85,27 +128,27 @@ impl<'a> Reader<'a> {
 
     fn array(&mut self, depth: usize) -> Result<(), CanonicalError> {
         self.at += 1;
-        self.out.push(b'[');
+        self.values.push(b'[');
         self.space();
         if !self.take(b']') {
             loop {
-                self.value(depth + 1, &[])?;
+                self.value(depth + 1)?;
                 self.space();
                 if self.take(b']') {
                     break;
                 }
                 self.expect(b',')?;
-                self.out.push(b',');
+                self.values.push(b',');
             }
         }
-        self.out.push(b']');
+        self.values.push(b']');
         Ok(())
     }
 
-    fn object(&mut self, depth: usize, without: &[&str]) -> Result<(), CanonicalError> {
+    fn object(&mut self, depth: usize) -> Result<(), CanonicalError> {
         self.at += 1;
-        let begin = self.out.len();
-        let mut members: Vec<Member<'a>> = Vec::new();
+        let (index, first, begin) = (self.objects.len(), self.open.len(), self.values.len());
+        self.objects.push(Object { values: begin..begin, members: 0..0, next: 0, is_root: depth == 0 });
         self.space();
         if !self.take(b'}') {
             loop {
@@ -115,9 +158,10 @@ impl<'a> Reader<'a> {
                 }
                 let key = self.string()?;
                 self.expect(b':')?;
-                let start = self.out.len();
-                self.value(depth + 1, &[])?;
-                members.push(Member { key, start, end: self.out.len() });
+                let (value, objects) = (self.values.len(), self.objects.len());
+                self.value(depth + 1)?;
+                let value = Part { values: value..self.values.len(), objects: objects..self.objects.len() };
+                self.open.push(Member { key, value });
                 self.space();
                 if self.take(b'}') {
                     break;
@@ -125,22 +169,19 @@ impl<'a> Reader<'a> {
                 self.expect(b',')?;
             }
         }
+        let members = &mut self.open[first..];
         members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         if members.windows(2).any(|pair| pair[0].key == pair[1].key) {
             return Err(CanonicalError::DuplicateKey);
         }
-        let values = self.out.split_off(begin);
-        self.out.push(b'{');
-        let kept = members.iter().filter(|member| !without.contains(&&*member.key));
-        for (index, Member { key, start, end }) in kept.enumerate() {
-            if index > 0 {
-                self.out.push(b',');
-            }
-            quote(&mut self.out, key);
-            self.out.push(b':');
-            self.out.extend_from_slice(&values[start - begin..end - begin]);
+        let start = self.members.len();
+        self.members.extend(self.open.drain(first..));
+        let next = self.objects.len();
+        if let Some(object) = self.objects.get_mut(index) {
+            object.values = begin..self.values.len();
+            object.members = start..self.members.len();
+            object.next = next;
         }
-        self.out.push(b'}');
         Ok(())
     }
 
@@ -166,7 +207,7 @@ impl<'a> Reader<'a> {
         let found = ["true", "false", "null"].into_iter().find(|literal| rest.starts_with(literal));
         let literal = found.ok_or(CanonicalError::NotJson)?;
         self.at += literal.len();
-        self.out.extend_from_slice(literal.as_bytes());
+        self.values.extend_from_slice(literal.as_bytes());
         Ok(())
     }
 
@@ -181,7 +222,7 @@ impl<'a> Reader<'a> {
         let digits = [integer, fraction].concat();
         let significant = digits.trim_start_matches('0').trim_end_matches('0');
         if significant.is_empty() {
-            self.out.push(b'0');
+            self.values.push(b'0');
             return Ok(());
         }
         let zeros = digits.len() - digits.trim_end_matches('0').len();
@@ -190,13 +231,45 @@ impl<'a> Reader<'a> {
             .and_then(|(zeros, fraction)| power.checked_add(zeros)?.checked_sub(fraction))
             .ok_or(CanonicalError::NotJson)?;
         if is_negative {
-            self.out.push(b'-');
+            self.values.push(b'-');
         }
-        self.out.extend_from_slice(significant.as_bytes());
+        self.values.extend_from_slice(significant.as_bytes());
         if power != 0 {
-            self.out.extend_from_slice(format!("e{power}").as_bytes());
+            self.values.extend_from_slice(format!("e{power}").as_bytes());
         }
         Ok(())
+    }
+}
+
+struct Writer<'r, 'a> {
+    values: &'r [u8],
+    objects: &'r [Object],
+    members: &'r [Member<'a>],
+    out: Vec<u8>,
+}
+
+impl Writer<'_, '_> {
+    /// Writes a part with its objects in order. `without` are keys of its first object.
+    fn part(&mut self, part: &Part, without: &[&str]) {
+        let (objects, members) = (self.objects, self.members);
+        let (mut at, mut index, mut without) = (part.values.start, part.objects.start, without);
+        while index < part.objects.end {
+            let object = &objects[index];
+            self.out.extend_from_slice(&self.values[at..object.values.start]);
+            self.out.push(b'{');
+            let all = members[object.members.clone()].iter();
+            for (position, member) in all.filter(|member| !without.contains(&&*member.key)).enumerate() {
+                if position > 0 {
+                    self.out.push(b',');
+                }
+                quote(&mut self.out, &member.key);
+                self.out.push(b':');
+                self.part(&member.value, &[]);
+            }
+            self.out.push(b'}');
+            (at, index, without) = (object.values.end, object.next, &[]);
+        }
+        self.out.extend_from_slice(&self.values[at..part.values.end]);
     }
 }
 
@@ -248,6 +321,10 @@ mod tests {
             ("[]", "[]"),
             ("{}", "{}"),
             ("\"é \\u00e9\"", "\"é é\""),
+            (
+                r#"[{"b":[{"d":1,"c":2},{}],"a":{"f":[],"e":{}}},3]"#,
+                r#"[{"a":{"e":{},"f":[]},"b":[{"c":2,"d":1},{}]},3]"#,
+            ),
         ] {
             assert_eq!(form(text).as_deref(), Ok(expected), "{text}");
         }

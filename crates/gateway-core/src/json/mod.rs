@@ -5,6 +5,7 @@ mod members;
 mod nested;
 mod number;
 mod object;
+mod shared;
 mod skip;
 mod strings;
 mod truncated;
@@ -15,6 +16,7 @@ mod tests;
 pub use members::{MemberValue, StringToken, for_each_member, string_tokens};
 pub use number::Number;
 pub use object::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue, VALUE_LIMIT};
+pub use shared::{SharedJson, append_member};
 pub use skip::ValueSkipper;
 pub use strings::{
     Escape, Segment, StringEnd, StringScanner, char_count, closable_length, segments, string_end, unescape,

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on must fail"
 )]
 
+mod canonical;
 mod cost;
 mod growth;
 mod ordinary;

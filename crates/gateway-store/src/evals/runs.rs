@@ -231,6 +231,26 @@ pub async fn pending_items(db: &Db, run: i64, limit: i64) -> Result<Vec<RunItem>
     table::read_all(&db.all(sql, args![run, limit]).await?)
 }
 
+/// The size of a pending item's content in characters, and the log row that it names instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingSize {
+    pub log_id: Option<i64>,
+    pub size: i64,
+}
+
+/// The sizes of the items that `pending_items` returns, in the same order.
+pub async fn pending_sizes(db: &Db, run: i64, limit: i64) -> Result<Vec<PendingSize>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT log_id, CAST(COALESCE(LENGTH(input), 0) + COALESCE(LENGTH(expected), 0) + \
+             COALESCE(LENGTH(metadata), 0) AS BIGINT) AS size FROM eval_run_items \
+             WHERE run_id = $1 AND state = 'pending' ORDER BY attempts, position LIMIT $2",
+            args![run, limit],
+        )
+        .await?;
+    rows.iter().map(|row| Ok(PendingSize { log_id: row.get("log_id")?, size: row.get("size")? })).collect()
+}
+
 /// Records the outcomes of items. An item that is already judged is not changed. False when the run is over.
 pub async fn record_outcomes(
     tx: &mut Tx,

@@ -22,7 +22,9 @@ pub use batches::{Batches, batches_after, last_batch};
 pub use closed_days::close_days;
 pub use fulltext::{index_pending, index_pending_of};
 pub use purge::{mark_deleted, purge_slice};
-pub use read::{LogEntry, LogFilter, existing_ids, find, find_many, list, list_after, list_these};
+pub use read::{
+    LogEntry, LogFilter, body_sizes, existing_ids, find, find_many, list, list_after, list_these,
+};
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use spend::{DaySpend, SpendSnapshot};
 pub use sweep::sweep;

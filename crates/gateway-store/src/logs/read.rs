@@ -179,6 +179,16 @@ pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Resu
     Ok(rows)
 }
 
+/// The sizes of the stored bodies of these rows in bytes, by id. Rows without bodies are left out.
+pub async fn body_sizes(logs: &Db, ids: &[i64]) -> Result<HashMap<i64, i64>, StoreError> {
+    let sql = format!(
+        "SELECT id, CAST(LENGTH(request) + LENGTH(response) AS BIGINT) AS size FROM log_bodies WHERE {}",
+        in_ids(logs.dialect(), "id", 1)
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![id_list(ids.iter().copied())]).await?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get::<Option<i64>>("size")?.unwrap_or(0)))).collect()
+}
+
 /// The ids among these that exist.
 pub async fn existing_ids(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
     let sql =

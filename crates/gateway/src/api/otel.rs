@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use gateway_core::logs::MAX_BODY_BYTES;
+use gateway_core::memory::tree_bytes;
 use gateway_core::otlp::ingest::{self, IngestContext};
 use gateway_core::otlp::limits::{self, MAX_ELEMENTS};
 use gateway_core::otlp::proto::{ExportTraceServiceRequest, ExportTraceServiceResponse, PartialSuccess};
@@ -19,11 +20,12 @@ use prost::Message as _;
 use serde_json::json;
 
 use super::caller::{AppState, Caller, Member, org_of};
-use super::extract::read_body;
+use super::extract::{BodyLimits, read_body, request_memory};
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use crate::app::App;
 use crate::auth::{Identity, Principal};
 use crate::compute::{Cancellation, Patience};
+use crate::memory::{HeldBuffer, Reservation};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -71,9 +73,11 @@ impl FromRequest<Arc<App>> for Traces {
         let compressed = is_gzip(request.headers())?;
         let limit = app.services.config.max_body_bytes;
         let org = org_of(request.extensions())?;
-        let body = read_body(request, limit).await?;
+        let memory = request_memory(&request)?;
+        let body = read_body(request, BodyLimits::new(limit)).await?;
         let decoded = app.services.compute.run(org, Patience::REQUEST, move |_| {
-            let body = if compressed { decompress(&body, limit)? } else { body };
+            let body = if compressed { decompress(&body, limit, memory.open())? } else { body };
+            memory.grow(decoded_bytes(encoding, &body))?;
             decode(encoding, &body)
         });
         let request = decoded.await??;
@@ -91,11 +95,28 @@ fn is_gzip(headers: &HeaderMap) -> ApiResult<bool> {
 }
 
 /// Decompresses up to the limit.
-fn decompress(compressed: &[u8], limit: usize) -> ApiResult<Bytes> {
-    let mut plain = Vec::new();
-    let mut reader = MultiGzDecoder::new(compressed).take(limit as u64 + 1);
-    reader.read_to_end(&mut plain).map_err(|_| Problem::bad_request("the body is not valid gzip"))?;
-    if plain.len() > limit { Err(Problem::too_large(limit)) } else { Ok(plain.into()) }
+fn decompress(compressed: &[u8], limit: usize, memory: Reservation) -> ApiResult<Bytes> {
+    let mut plain = HeldBuffer::new(memory);
+    let mut reader = MultiGzDecoder::new(compressed);
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let read = reader.read(&mut piece).map_err(|_| Problem::bad_request("the body is not valid gzip"))?;
+        if read == 0 {
+            return Ok(plain.finish());
+        }
+        if plain.len() + read > limit {
+            return Err(Problem::too_large(limit));
+        }
+        plain.append(&piece[..read])?;
+    }
+}
+
+/// An estimate of the memory of decoded spans.
+fn decoded_bytes(encoding: Encoding, body: &[u8]) -> usize {
+    match encoding {
+        Encoding::Json => tree_bytes(body),
+        Encoding::Protobuf => body.len().saturating_mul(4),
+    }
 }
 
 fn decode(encoding: Encoding, body: &[u8]) -> ApiResult<ExportTraceServiceRequest> {

@@ -26,6 +26,7 @@ use crate::cluster::invalidation::InvalidationHandler;
 use crate::cluster::{Cluster, Membership};
 use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError, DatabaseConnections, load_prices};
+use crate::connections::Connections;
 use crate::health::HealthCache;
 use crate::ids::Ids;
 use crate::jobs::{self, JobServices};
@@ -33,6 +34,7 @@ use crate::log;
 use crate::log::spool::Spool;
 use crate::log::writer::LogWriter;
 use crate::low_priority::LowPriorityRuntime;
+use crate::memory::MemoryBudget;
 use crate::metrics::Metrics;
 use crate::outbound::clients::Clients;
 use crate::prompts::Prompts;
@@ -63,6 +65,8 @@ impl App {
             Arc::new(RateLimiter::new(Arc::clone(&services), Arc::clone(&cluster), redis.clone()));
         let proxy = Arc::new(proxy_state(&services, &cluster, &rate_limiter, redis)?);
         let jobs = Arc::new(JobServices::new(Arc::clone(&services), Arc::clone(&proxy)));
+        let connections =
+            Connections::new(services.config.connection_limits, services.config.trusted_proxies.clone());
         let app = Arc::new(Self {
             shares: Shares::new(services.logs.readers()),
             services,
@@ -73,6 +77,7 @@ impl App {
             models: jobs.models.clone(),
             jobs,
             health: HealthCache::default(),
+            connections: Arc::new(connections),
         });
         let handler: Arc<dyn InvalidationHandler> = app.clone();
         app.cluster.set_handler(Arc::downgrade(&handler));
@@ -99,6 +104,7 @@ async fn open_services(
         vault: Vault::new(&config.master_key).ok_or(StartError::Crypto(INVALID_MASTER_KEY))?,
         ids: Ids::new(clock.clone(), process, membership.node),
         tasks: Tasks::new(Handle::current(), low_priority),
+        memory: MemoryBudget::new(config.memory_bytes),
         compute: ComputePool::start().map_err(StartError::Thread)?,
         started: Instant::now(),
         config,

@@ -272,7 +272,18 @@ impl Access {
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
                 let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;
-                Ok(Some(CachedOrg { id, slug, name, plan, settings, providers, cache_purges, budgets }))
+                let memory = self.services.memory.account(id);
+                Ok(Some(CachedOrg {
+                    id,
+                    slug,
+                    name,
+                    plan,
+                    settings,
+                    providers,
+                    cache_purges,
+                    budgets,
+                    memory,
+                }))
             })
             .await
     }

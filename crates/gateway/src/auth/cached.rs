@@ -13,6 +13,7 @@ use gateway_store::cache_purges::CachePurges;
 use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
+use crate::memory::MemoryAccount;
 use crate::rate_limits::WindowCounter;
 use crate::targets::OrgProviders;
 
@@ -27,6 +28,8 @@ pub struct CachedOrg {
     pub(super) cache_purges: CachePurges,
     /// `None` if the organization has no budgets.
     pub budgets: Option<Arc<OrgBudgets>>,
+    /// What its requests hold of bodies.
+    pub memory: Arc<MemoryAccount>,
 }
 
 pub struct CachedKey {

@@ -4,6 +4,7 @@
 mod display;
 mod parse;
 mod raw;
+mod resources;
 mod secrets;
 mod settings;
 
@@ -19,9 +20,11 @@ use gateway_core::time::Timestamp;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
+use crate::connections::ConnectionLimits;
 pub use display::{masked_database_url, masked_toml};
 use parse::{choice, flag, integer, invalid, non_empty, optional, parsed, small_integer};
 pub use raw::{RawSettings, SettingSource};
+pub use resources::raise_descriptor_limit;
 pub use settings::{SETTINGS, Setting, env_name};
 
 /// A message for the operator that names the setting.
@@ -51,6 +54,9 @@ pub struct Config {
     pub public_docs: bool,
     pub eval_queue: usize,
     pub max_body_bytes: usize,
+    pub memory_bytes: u64,
+    pub connection_limits: ConnectionLimits,
+    pub head_timeout: Duration,
     pub proxy_timeout: Duration,
     pub log_bodies: bool,
     pub log_retention_days: u32,
@@ -138,6 +144,7 @@ impl Config {
         let database_url = database_url(values, &data_dir)?;
         let is_shared = !database_url.starts_with("sqlite://");
         let (token_secret, master_key) = secrets::load(values, &data_dir, is_shared)?;
+        let memory_bytes = resources::memory_bytes(values)?;
         Ok(Self {
             listen,
             admin_listen: optional(values, "admin_listen", "an address such as 127.0.0.1:9090")?,
@@ -181,6 +188,9 @@ impl Config {
             eval_queue: usize::try_from(integer(values, "eval_queue", 1, 1_000_000)?).unwrap_or(256),
             max_body_bytes: usize::try_from(integer(values, "max_body_bytes", 1024, 4 << 30)?)
                 .unwrap_or(32 << 20),
+            memory_bytes,
+            connection_limits: resources::connection_limits(values, memory_bytes)?,
+            head_timeout: Duration::from_millis(integer(values, "head_timeout_ms", 1, 86_400_000)?),
             proxy_timeout: Duration::from_millis(integer(values, "proxy_timeout_ms", 1, 86_400_000)?),
             log_bodies: flag(values, "log_bodies")?,
             log_retention_days: small_integer(values, "log_retention_days", 1, 36_500)?,

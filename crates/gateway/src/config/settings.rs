@@ -86,6 +86,22 @@ pub static SETTINGS: &[Setting] = &[
         "maximum number of skill evaluations of an organization that wait in the queue",
     ),
     plain("max_body_bytes", "33554432", "maximum size of a request body; larger ones are rejected with 413"),
+    plain(
+        "memory_bytes",
+        "",
+        "memory for bodies that are held, of all organizations together; default half of the container's or machine's",
+    ),
+    plain(
+        "max_connections",
+        "",
+        "maximum number of client connections; default by the limit of file descriptors and the memory",
+    ),
+    plain(
+        "max_connections_per_address",
+        "",
+        "the same per client address, 0 for no limit; default a quarter of the total, local clients exempt",
+    ),
+    plain("head_timeout_ms", "30000", "time for a client to send a complete request head"),
     plain("proxy_timeout_ms", "600000", "timeout of a whole call to a provider"),
     plain("log_bodies", "true", "store request and response bodies (up to 256 KiB each) with log rows"),
     plain("log_retention_days", "30", "days after which log rows are removed"),

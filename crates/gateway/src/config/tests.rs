@@ -3,6 +3,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
+use crate::connections::AddressLimit;
 
 fn values(file: Option<&str>, environment: &[(&str, &str)]) -> Result<RawSettings, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
@@ -120,4 +121,28 @@ fn a_variable_that_names_nothing_is_reported() {
         values(None, &[("GATEWAY_LISTN", "x"), ("GATEWAY_PROVIDER_AZURE_OPENAI_API_KEY", "k")]).unwrap();
     assert_eq!(values.unknown_variables, ["GATEWAY_LISTN"]);
     assert!(values.providers.contains_key("azure-openai"));
+}
+
+#[test]
+fn the_limits_on_memory_and_connections_have_defaults() {
+    let default = config(None, &[]).unwrap();
+    assert!(default.memory_bytes >= 64 << 20);
+    let total = default.connection_limits.total;
+    assert!((64..=65_536).contains(&total), "{total}");
+    assert_eq!(default.connection_limits.per_address, AddressLimit::Remote(total / 4));
+    let limits = |per_address: &str| {
+        let set = [
+            ("GATEWAY_MEMORY_BYTES", "2097152"),
+            ("GATEWAY_MAX_CONNECTIONS", "10"),
+            ("GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", per_address),
+        ];
+        let config = config(None, &set).unwrap();
+        assert_eq!((config.memory_bytes, config.connection_limits.total), (2 << 20, 10));
+        config.connection_limits.per_address
+    };
+    assert_eq!(limits("3"), AddressLimit::All(3));
+    assert_eq!(limits("0"), AddressLimit::Unlimited);
+    assert_eq!(limits(""), AddressLimit::Remote(2));
+    assert!(message(None, &[("GATEWAY_MEMORY_BYTES", "1")]).contains("GATEWAY_MEMORY_BYTES"));
+    assert!(message(None, &[("GATEWAY_MAX_CONNECTIONS", "0")]).contains("GATEWAY_MAX_CONNECTIONS"));
 }

@@ -70,7 +70,7 @@ impl ModelCaller<'_> {
         let request = InternalRequest {
             provider: provider.to_owned(),
             endpoint,
-            body,
+            body: Value::Object(body).to_string(),
             metadata: self.metadata.clone(),
             timeout: Some(MODEL_TIMEOUT),
             is_counted: false,

@@ -250,6 +250,10 @@ impl ExportWorker {
     }
 
     async fn send(&self, claimed: &ClaimedExport, items: Vec<QueuedItem>) -> Result<SentBatch, StoreError> {
+        let bytes = items.iter().map(|item| if claimed.content { item.size } else { 0 }).sum::<i64>();
+        // The rows, and then their encoded form.
+        let mut memory = self.job_services.services.memory.account(claimed.export.org_id).open();
+        memory.charge(usize::try_from(bytes.saturating_mul(2)).unwrap_or(0));
         let (message, found) = {
             // The semaphore is never closed.
             let _permit = self.encoders.acquire().await.ok();

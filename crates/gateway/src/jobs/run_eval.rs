@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use gateway_core::evaluators::{Evaluator, Subject, Verdict};
 use gateway_core::logs::LogRow;
-use gateway_store::evals::{self as store, ItemOutcome, NewEvalResult, Run, RunEnd, RunItem, RunStatus};
+use gateway_store::evals::{
+    self as store, ItemOutcome, NewEvalResult, PendingSize, Run, RunEnd, RunItem, RunStatus,
+};
 use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,12 @@ pub struct RunEval {
 
 /// Items per batch if the eval calls no model.
 const BATCH_SIZE: i64 = 250;
+/// The size of the items and rows in one batch. A single larger one is judged alone.
+const MAX_BATCH_BYTES: i64 = 8 << 20;
+/// A row is held together with the texts that are judged.
+const HELD_PER_BYTE: i64 = 2;
+/// While the organization's other requests use up its memory.
+const MEMORY_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The concurrency of model calls. It is also the batch size of such evals, so that an interruption repeats few calls.
 const MAX_CONCURRENT_CALLS: usize = 8;
 /// An item that failed this often counts as an error.
@@ -70,7 +78,11 @@ impl Job for RunEval {
             if export_verdicts::is_behind(job_services, org).await? {
                 return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
             }
-            let items = store::pending_items(&job_services.services.db, run.id, runner.batch_size()).await?;
+            let Some((count, bytes)) = runner.next_batch(run.id).await? else { break };
+            let Ok(_memory) = runner.identity.org.memory.reserve(bytes) else {
+                return Ok(JobResult::Reschedule(MEMORY_RETRY_DELAY));
+            };
+            let items = store::pending_items(&job_services.services.db, run.id, count).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
                 // Items with the fewest attempts come first, so all pending items have failed before.
@@ -190,6 +202,19 @@ impl<'a> EvalRunner<'a> {
 
     fn batch_size(&self) -> i64 {
         if self.calls_models() { i64::try_from(MAX_CONCURRENT_CALLS).unwrap_or(1) } else { BATCH_SIZE }
+    }
+
+    /// How many of the pending items are judged next, and the memory that they take. `None` when none is pending.
+    async fn next_batch(&self, run: i64) -> Result<Option<(i64, usize)>, StoreError> {
+        let services = &self.context.job_services.services;
+        let pending = store::pending_sizes(&services.db, run, self.batch_size()).await?;
+        let ids: Vec<i64> = pending.iter().filter_map(|item| item.log_id).collect();
+        let bodies =
+            if ids.is_empty() { HashMap::new() } else { logs::body_sizes(&services.logs, &ids).await? };
+        let body = |item: &PendingSize| item.log_id.and_then(|id| bodies.get(&id)).copied().unwrap_or(0);
+        let (count, bytes) = batch_within(pending.iter().map(|item| item.size + body(item)));
+        let bytes = usize::try_from(bytes.saturating_mul(HELD_PER_BYTE)).unwrap_or(0);
+        Ok((count > 0).then_some((count, bytes)))
     }
 
     /// Returns the outcomes of the items, and the delay if the organization reached its rate limit. `None` if the run
@@ -316,6 +341,18 @@ impl<'a> EvalRunner<'a> {
     }
 }
 
+/// How many of the first items fit into a batch, at least one, and their size.
+fn batch_within(sizes: impl Iterator<Item = i64>) -> (i64, i64) {
+    let (mut count, mut bytes) = (0, 0_i64);
+    for size in sizes {
+        if count > 0 && bytes.saturating_add(size) > MAX_BATCH_BYTES {
+            break;
+        }
+        (count, bytes) = (count + 1, bytes.saturating_add(size));
+    }
+    (count, bytes)
+}
+
 /// The subject of an item: a log row, or a case with a given output.
 fn subject(evaluator: &Evaluator, item: &RunItem, row: Option<&LogRow>) -> Result<Subject, NoVerdict> {
     if let Some(input) = &item.input {
@@ -329,4 +366,19 @@ fn subject(evaluator: &Evaluator, item: &RunItem, row: Option<&LogRow>) -> Resul
 
 fn expected(item: &RunItem) -> Option<&Value> {
     item.expected.as_ref().filter(|expected| !expected.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_by_its_bytes() {
+        let mebibytes = |sizes: &[i64]| batch_within(sizes.iter().map(|size| size << 20));
+        assert_eq!(mebibytes(&[]), (0, 0));
+        assert_eq!(mebibytes(&[3, 3, 3]), (2, 6 << 20));
+        assert_eq!(mebibytes(&[4, 4, 1]), (2, 8 << 20));
+        assert_eq!(mebibytes(&[20, 1]), (1, 20 << 20));
+        assert_eq!(batch_within(std::iter::repeat_n(10, 250)), (250, 2_500));
+    }
 }

@@ -112,3 +112,27 @@ fn names_of_providers_do_not_add_series_without_bound() {
         &format!(r#"gateway_requests_total{{provider="openai",model="",status="200"}} {}"#, MAX_SERIES + 500),
     );
 }
+
+#[test]
+fn memory_and_connections_are_shown() {
+    let state = ProcessState {
+        memory_bytes: 5,
+        memory_refusals: 6,
+        connections: 7,
+        connections_refused: [("total", 1), ("address", 2)],
+        connections_closed: [("room", 3), ("head_timeout", 0), ("idle", 4)],
+        ..ProcessState::default()
+    };
+    let text = Metrics::new(1).render(&state);
+    for line in [
+        "# HELP gateway_memory_bytes Memory reserved for bodies that are held.",
+        "gateway_memory_bytes 5",
+        "gateway_memory_refusals_total 6",
+        "gateway_connections 7",
+        r#"gateway_connections_refused_total{reason="address"} 2"#,
+        r#"gateway_connections_closed_total{reason="room"} 3"#,
+        r#"gateway_connections_closed_total{reason="head_timeout"} 0"#,
+    ] {
+        has_line(&text, line);
+    }
+}

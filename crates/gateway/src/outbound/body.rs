@@ -11,11 +11,13 @@ use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::memory::{HeldBuffer, Reservation};
 use crate::problem::Problem;
 
 /// The log's copy of a streamed body: its start, if bodies are logged, and its length, which the token estimate needs.
 pub struct StreamedCopy {
-    pub prefix: Vec<u8>,
+    prefix: HeldBuffer,
+    /// How much more of the body is copied.
     capacity: usize,
     pub length: usize,
     /// More of the body can only come from the caller.
@@ -23,15 +25,22 @@ pub struct StreamedCopy {
 }
 
 impl StreamedCopy {
-    pub fn with_capacity(capacity: usize) -> Self {
-        Self { prefix: Vec::new(), capacity, length: 0, awaits_caller: false }
+    pub fn with_capacity(capacity: usize, memory: Reservation) -> Self {
+        Self { prefix: HeldBuffer::new(memory), capacity, length: 0, awaits_caller: false }
+    }
+
+    pub fn prefix(&self) -> &[u8] {
+        self.prefix.as_slice()
     }
 
     fn append(&mut self, data: &[u8]) {
         self.length += data.len();
         let copied = data.len().min(self.capacity);
         self.capacity -= copied;
-        self.prefix.extend_from_slice(&data[..copied]);
+        if self.prefix.append(&data[..copied]).is_err() {
+            // The copy ends here; the body itself goes on.
+            self.capacity = 0;
+        }
     }
 }
 

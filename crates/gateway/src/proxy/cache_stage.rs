@@ -16,6 +16,7 @@ use gateway_core::cache::{
 };
 use gateway_core::embed;
 use gateway_core::llm::aggregate;
+use gateway_core::memory::tree_bytes;
 use http::HeaderMap;
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_TYPE};
 use serde_json::{Value, json};
@@ -32,6 +33,7 @@ use super::response_format::{BufferedContent, EVENT_STREAM, ResponseContent};
 use super::state::ProxyState;
 use crate::auth::Identity;
 use crate::cache::{CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, Lookup, SemanticQuery};
+use crate::memory::{MemoryExhausted, hold};
 use crate::problem::ApiResult;
 use crate::services::Services;
 pub use recorder::CacheRecorder;
@@ -102,7 +104,12 @@ pub async fn lookup(
         content_type: head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
         headers: &relevant,
     };
-    let Ok(key) = key(&parts, body) else { return CacheLookup::Bypass };
+    let key = {
+        // A body with many small values takes a multiple of its length while its key is made.
+        let Ok(_memory) = identity.org.memory.reserve(tree_bytes(body)) else { return CacheLookup::Bypass };
+        let Ok(key) = key(&parts, body) else { return CacheLookup::Bypass };
+        key
+    };
     let request = CacheRequest {
         org: identity.org.id,
         namespace: &directives.namespace,
@@ -153,7 +160,7 @@ async fn embedding(context: RequestContext<'_>, text: &str) -> Option<(String, V
     let request = InternalRequest {
         provider: provider.clone(),
         endpoint: Endpoint::Embeddings,
-        body: body.as_object().cloned().unwrap_or_default(),
+        body: body.to_string(),
         metadata: serde_json::Map::new(),
         timeout: Some(EMBED_TIMEOUT),
         is_counted: true,
@@ -182,12 +189,25 @@ fn call_model(
 
 /// The entry in the form that the caller requested. None for a body that cannot be converted to a stream; then the
 /// provider is called.
-pub fn response_chunks(plan: &Plan<'_>, entry: &CacheEntry) -> Option<VecDeque<Bytes>> {
+pub fn response_chunks(
+    context: RequestContext<'_>,
+    plan: &Plan<'_>,
+    entry: &CacheEntry,
+) -> Result<Option<VecDeque<Bytes>>, MemoryExhausted> {
+    // The caller may receive it slowly, and the entry may be replaced meanwhile.
+    let mut memory = context.identity.org.memory.reserve(entry.body.len())?;
     let Some(format) = plan.client_wire_format().filter(|_| plan.caller_streams()) else {
-        return Some(VecDeque::from([entry.body.clone()]));
+        return Ok(Some(VecDeque::from([hold(entry.body.clone(), memory)])));
     };
-    let events = aggregate::synthesize_stream(format, &entry.body, plan.facts.include_usage).ok()?;
-    Some(events.into_iter().map(Bytes::from).collect())
+    let Ok(events) = aggregate::synthesize_stream(format, &entry.body, plan.facts.include_usage) else {
+        return Ok(None);
+    };
+    memory.resize(events.iter().map(Vec::len).sum())?;
+    let mut chunks: VecDeque<Bytes> = events.into_iter().map(Bytes::from).collect();
+    if let Some(last) = chunks.pop_back() {
+        chunks.push_back(hold(last, memory));
+    }
+    Ok(Some(chunks))
 }
 
 /// Responds with an entry of the cache.

@@ -13,7 +13,7 @@ use http::Method;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::context::RequestContext;
-use super::payload::Payload;
+use super::payload::{Payload, PayloadError};
 use super::plan::Plan;
 use super::recognize::recognize;
 use super::record::Record;
@@ -122,10 +122,15 @@ impl<'a> AttemptLoop<'_, 'a> {
         record.start_attempt(attempt);
         let timeout = self.plan.directives.timeout.min(self.time_left());
         let deadline = tokio::time::Instant::now() + timeout;
-        let body = match self.payload.for_attempt(attempt) {
-            Ok(Some(body)) => body,
-            Ok(None) => return Err(AttemptError::timeout("the request body cannot be sent again")),
-            Err(problem) => return Err(untranslatable(attempt, problem)),
+        let memory = &self.context.identity.org.memory;
+        let has_alternative = self.policy.has_alternative(&progress);
+        let body = match self.payload.for_attempt(attempt, !has_alternative, memory) {
+            Ok(body) => body,
+            Err(PayloadError::Sent) => {
+                return Err(AttemptError::timeout("the request body cannot be sent again"));
+            }
+            Err(PayloadError::Untranslatable(problem)) => return Err(untranslatable(attempt, problem)),
+            Err(PayloadError::MemoryExhausted(overloaded)) => return Err(overloaded.into()),
         };
         let mut response = if attempt.provider().is_sandbox() {
             sandbox::respond(self.context, attempt, body, timeout).await?
@@ -138,13 +143,13 @@ impl<'a> AttemptLoop<'_, 'a> {
         if !is_passthrough {
             response = recognize(attempt, response, deadline).await?;
         }
-        if self.policy.has_alternative(&progress) {
-            response = buffer_until_valid(attempt, response, deadline).await?;
+        if has_alternative {
+            response = buffer_until_valid(attempt, response, deadline, memory).await?;
         }
         if is_passthrough {
             return Ok(response);
         }
-        response_format::convert(attempt, response, &record.fallback_ids(), deadline).await
+        response_format::convert(attempt, response, &record.fallback_ids(), deadline, memory).await
     }
 
     fn progress(&self, attempt: &Attempt<'_>, other_credential: Option<usize>) -> Progress {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use gateway_core::json::append_member;
 use gateway_core::llm::ClientFormat;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -20,6 +21,7 @@ use super::inbound::Inbound;
 use super::origin::{CallOrigin, CallSummary};
 use super::{Proxy, run};
 use crate::auth::Identity;
+use crate::memory::{HeldBuffer, Reservation};
 use crate::problem::{ApiResult, Problem};
 use crate::targets::Target;
 
@@ -29,8 +31,8 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 pub struct InternalRequest {
     pub provider: String,
     pub endpoint: Endpoint,
-    /// In OpenAI's format, whatever the provider's is: `model` and all other fields except `stream`.
-    pub body: Map<String, Value>,
+    /// A JSON object in OpenAI's format, whatever the provider's is: `model` and all other fields except `stream`.
+    pub body: String,
     /// Recorded with the log row.
     pub metadata: Map<String, Value>,
     pub timeout: Option<Duration>,
@@ -68,13 +70,7 @@ impl Proxy<'_> {
     pub async fn call_model(self, identity: &Identity, request: InternalRequest) -> ApiResult<ModelResponse> {
         let StreamingResponse { log_id, status, is_stream: _, body, summary } =
             self.send_internal(identity, request, false).await?;
-        let collected = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
-        let body = collected
-            .map_err(|error| {
-                let message = format!("the response ended early: {error}");
-                Problem::new(StatusCode::BAD_GATEWAY, "provider_error", message)
-            })?
-            .to_bytes();
+        let body = read_response(body, identity.org.memory.open()).await?;
         Ok(ModelResponse { log_id, status, body, summary: summary.await.unwrap_or_default() })
     }
 
@@ -88,12 +84,12 @@ impl Proxy<'_> {
         let Self { services, state, worker } = self;
         resolve_provider(identity, &request.provider)?;
         if stream {
-            request.body.insert("stream".into(), true.into());
+            append_member(&mut request.body, "stream", "true");
         }
-        let body = Bytes::from(Value::Object(std::mem::take(&mut request.body)).to_string());
+        let body = Bytes::from(std::mem::take(&mut request.body));
         let head = head(&request)?;
         let (origin, summary) = CallOrigin::internal();
-        let inbound = Inbound::whole(body, services.config.max_body_bytes);
+        let inbound = Inbound::whole(body, services.config.max_body_bytes, identity.org.memory.open())?;
         let request_id = services.ids.new_request_id();
         let context =
             RequestContext { services, state, worker, identity, head: &head, request_id: &request_id };
@@ -109,6 +105,21 @@ impl Proxy<'_> {
             summary,
         })
     }
+}
+
+async fn read_response(body: Body, memory: Reservation) -> ApiResult<Bytes> {
+    let mut body = Limited::new(body, MAX_RESPONSE_BYTES);
+    let mut whole = HeldBuffer::new(memory);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let message = format!("the response ended early: {error}");
+            Problem::new(StatusCode::BAD_GATEWAY, "provider_error", message)
+        })?;
+        if let Ok(data) = frame.into_data() {
+            whole.append(&data)?;
+        }
+    }
+    Ok(whole.finish())
 }
 
 /// The body as text. What cannot be decoded is left out, as if the provider had not sent it.

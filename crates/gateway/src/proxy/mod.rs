@@ -19,6 +19,7 @@ pub mod origin;
 mod payload;
 mod pipeline;
 mod plan;
+mod received;
 mod recognize;
 pub mod record;
 mod response_body;
@@ -42,6 +43,7 @@ use serde_json::json;
 
 use crate::auth::Identity;
 use crate::cache::CacheMode;
+use crate::memory::{Reservation, hold};
 use crate::outbound::clients::Clients;
 use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts::PromptDirective;
@@ -76,17 +78,18 @@ pub struct Proxy<'a> {
 
 impl Proxy<'_> {
     /// Forwards a request. `identity` resolves once the request has been counted against the caller's rate limit; the
-    /// body is read at the same time.
+    /// body is read at the same time, and `memory` grows with what is held of it.
     pub async fn forward<'i>(
         self,
         identity: impl Future<Output = ApiResult<&'i Identity>>,
+        memory: Reservation,
         request_id: &HeaderValue,
         request: Request<Incoming>,
     ) -> ApiResult<Response> {
         let Self { services, state, worker } = self;
         let (head, incoming) = request.into_parts();
         let config = &services.config;
-        let mut inbound = Inbound::new(incoming, config.max_body_bytes, config.proxy_timeout);
+        let mut inbound = Inbound::new(incoming, config.max_body_bytes, config.proxy_timeout, memory);
         let identity = inbound.read_while(identity).await?;
         let context = RequestContext { services, state, worker, identity, head: &head, request_id };
         let response = run(context, inbound, CallOrigin::default()).await;
@@ -125,7 +128,13 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
         let deadline = record.deadline(directives.timeout);
         match cache_stage::lookup(context, &plan, body, deadline).await {
             CacheLookup::Hit(hit) => {
-                if let Some(chunks) = cache_stage::response_chunks(&plan, &hit.entry) {
+                let chunks = match cache_stage::response_chunks(context, &plan, &hit.entry) {
+                    Ok(chunks) => chunks,
+                    Err(overloaded) => {
+                        return Err(rejected(&Attempt::new(&plan, 0), record, overloaded.into()));
+                    }
+                };
+                if let Some(chunks) = chunks {
                     return Ok(cache_stage::respond_from_cache(context, &plan, record, &hit, chunks));
                 }
             }
@@ -150,7 +159,8 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     match error.response {
         Some(response) => {
             let deadline = record.deadline(directives.timeout).into();
-            let response = response_format::convert_error(&attempt, *response, deadline).await;
+            let memory = &context.identity.org.memory;
+            let response = response_format::convert_error(&attempt, *response, deadline, memory).await;
             Ok(respond(context, &attempt, record, response, None))
         }
         None => Err(failed(&attempt, record, &error)),
@@ -177,7 +187,8 @@ async fn prepare_payload(
     let operation = plan.directives.operation;
     let (prompted, used) = state.prompts.apply(identity.org.id, &prompt, operation, body).await?;
     record.set_prompt(used, prompted.len().saturating_sub(body.len()));
-    Ok(Payload::Buffered(prompted))
+    let memory = identity.org.memory.reserve(prompted.len())?;
+    Ok(Payload::Buffered(hold(prompted, memory)))
 }
 
 /// Sends a response to the caller, through the pipeline.
@@ -188,7 +199,8 @@ fn respond(
     mut response: UpstreamResponse,
     fill_guard: Option<Box<FillGuard>>,
 ) -> Response {
-    let cache = fill_guard.and_then(|guard| CacheRecorder::new(guard, attempt, &response));
+    let memory = context.identity.org.memory.open();
+    let cache = fill_guard.and_then(|guard| CacheRecorder::new(guard, attempt, &response, memory));
     let status = response.head.status;
     record.start_response(status, response.framing);
     headers::complete(&mut response.head.headers, attempt, context.identity, &record, status);

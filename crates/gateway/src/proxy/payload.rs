@@ -1,16 +1,20 @@
 //! The body of each attempt: the caller's, with the edits that the target needs.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use gateway_core::llm::aggregate::set_stream;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{add_include_usage, replace_model};
 use gateway_core::llm::translate::contains_wrapped_signatures;
+use gateway_core::memory::tree_bytes;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::plan::{Adaptation, Plan, RouteTarget};
 use super::translate;
+use crate::memory::{MemoryAccount, MemoryExhausted, hold};
 use crate::outbound::body::OutboundBody;
-use crate::problem::ApiResult;
+use crate::problem::Problem;
 
 /// The caller's body, ready for one attempt or several.
 pub enum Payload {
@@ -19,35 +23,42 @@ pub enum Payload {
     Streamed(Option<OutboundBody>),
 }
 
+/// Why an attempt has no body.
+pub enum PayloadError {
+    /// A streamed body has been sent before.
+    Sent,
+    Untranslatable(Problem),
+    MemoryExhausted(MemoryExhausted),
+}
+
+impl From<MemoryExhausted> for PayloadError {
+    fn from(error: MemoryExhausted) -> Self {
+        Self::MemoryExhausted(error)
+    }
+}
+
 impl Payload {
-    /// Makes the body of an attempt. None if a streamed body has been sent before.
-    pub fn for_attempt(&mut self, attempt: &mut Attempt<'_>) -> ApiResult<Option<OutboundBody>> {
+    /// Makes the body of an attempt. `is_last`: no other attempt follows, so the caller's body is not kept. What the
+    /// gateway makes of it is reserved in `memory`.
+    pub fn for_attempt(
+        &mut self,
+        attempt: &mut Attempt<'_>,
+        is_last: bool,
+        memory: &Arc<MemoryAccount>,
+    ) -> Result<OutboundBody, PayloadError> {
         let body = match self {
-            Payload::Streamed(body) => return Ok(body.take()),
+            Payload::Streamed(body) => return body.take().ok_or(PayloadError::Sent),
             Payload::Buffered(body) => body.clone(),
         };
         if attempt.usage_chunk == UsageChunk::Ours {
             attempt.usage_chunk = UsageChunk::Callers;
         }
-        let plan = attempt.plan;
-        // Thinking blocks from an earlier turn with another provider may carry its signature, wrapped by the gateway.
-        let has_foreign_signatures = || {
-            plan.has_fallbacks() && plan.directives.is_format_known() && contains_wrapped_signatures(&body)
-        };
-        if attempt.target.adaptation == Adaptation::Translate || has_foreign_signatures() {
-            let (translation, body) = translate::request(plan, attempt.target, &body)?;
-            attempt.translation = Some(translation);
-            return Ok(Some(OutboundBody::whole(body)));
+        let edited = adapted(attempt, &body, memory)?;
+        // A target that rejects the usage option gets the body again, without it.
+        if is_last && attempt.usage_chunk != UsageChunk::Ours {
+            *self = Payload::Streamed(None);
         }
-        let body = edited(attempt, body);
-        if requests_usage(plan, attempt.target)
-            && attempt.usage_chunk != UsageChunk::Refused
-            && let Some(with_usage) = add_include_usage(&body)
-        {
-            attempt.usage_chunk = UsageChunk::Ours;
-            return Ok(Some(OutboundBody::whole(with_usage.into())));
-        }
-        Ok(Some(OutboundBody::whole(body)))
+        Ok(OutboundBody::whole(edited))
     }
 
     pub fn buffered(&self) -> Option<&Bytes> {
@@ -56,6 +67,39 @@ impl Payload {
             Payload::Streamed(_) => None,
         }
     }
+}
+
+/// The body as the target needs it.
+fn adapted(
+    attempt: &mut Attempt<'_>,
+    body: &Bytes,
+    memory: &Arc<MemoryAccount>,
+) -> Result<Bytes, PayloadError> {
+    let plan = attempt.plan;
+    // Thinking blocks from an earlier turn with another provider may carry its signature, wrapped by the gateway.
+    let has_foreign_signatures =
+        || plan.has_fallbacks() && plan.directives.is_format_known() && contains_wrapped_signatures(body);
+    if attempt.target.adaptation == Adaptation::Translate || has_foreign_signatures() {
+        let mut reserved = memory.reserve(tree_bytes(body))?;
+        let (translation, body) =
+            translate::request(plan, attempt.target, body).map_err(PayloadError::Untranslatable)?;
+        attempt.translation = Some(translation);
+        reserved.resize(body.len())?;
+        return Ok(hold(body, reserved));
+    }
+    let mut edited = edited(attempt, body.clone());
+    if requests_usage(plan, attempt.target)
+        && attempt.usage_chunk != UsageChunk::Refused
+        && let Some(with_usage) = add_include_usage(&edited)
+    {
+        attempt.usage_chunk = UsageChunk::Ours;
+        edited = with_usage.into();
+    }
+    if edited.as_ptr() == body.as_ptr() {
+        return Ok(edited);
+    }
+    let reserved = memory.reserve(edited.len())?;
+    Ok(hold(edited, reserved))
 }
 
 /// Sets the model of the target, and the stream that `X-Gateway-Stream` asks for.

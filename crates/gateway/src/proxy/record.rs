@@ -174,7 +174,7 @@ impl Record {
                 is_partly_metered: false,
                 usage: None,
             },
-            copies: BodyCopies::new(directives.log_bodies),
+            copies: BodyCopies::new(directives.log_bodies, identity.org.memory.open()),
             timing: Timing::new(created_at, started),
             cache: RecordedCache::default(),
             reservation,

@@ -3,12 +3,14 @@
 //! so that the next target can still make up for a failure. A stream that stays a stream is translated by the pipeline.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway_core::llm::aggregate::{self, AggregateError};
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::translate::StreamTranslator;
 use gateway_core::llm::{BodyFraming, WireFormat};
+use gateway_core::memory::tree_bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
@@ -20,6 +22,7 @@ use super::response_body::BodySource;
 use super::translate::Translation;
 use super::upstream::{AttemptError, UpstreamResponse};
 use super::validate::next_chunk;
+use crate::memory::{HeldBuffer, MemoryAccount, MemoryExhausted, Reservation, hold};
 
 const MAX_BUFFERED_BYTES: usize = 32 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -46,6 +49,20 @@ impl BufferedContent {
     fn whole(raw: Bytes, body: Bytes) -> Self {
         let chunks = if body.is_empty() { VecDeque::new() } else { VecDeque::from([body.clone()]) };
         Self { raw, body, chunks }
+    }
+
+    /// Keeps the memory of what was made of the response until the caller has received it.
+    fn held_by(mut self, memory: &mut Reservation) -> Result<Self, MemoryExhausted> {
+        let is_shared =
+            |chunk: &Bytes| chunk.as_ptr() == self.raw.as_ptr() || chunk.as_ptr() == self.body.as_ptr();
+        let made = self.chunks.iter().filter(|chunk| !is_shared(chunk)).map(Bytes::len).sum::<usize>();
+        let body = if self.body.as_ptr() == self.raw.as_ptr() { 0 } else { self.body.len() };
+        memory.resize(made + body)?;
+        if let Some(last) = self.chunks.pop_back() {
+            let rest = memory.empty_sibling();
+            self.chunks.push_back(hold(last, std::mem::replace(memory, rest)));
+        }
+        Ok(self)
     }
 }
 
@@ -84,6 +101,7 @@ pub async fn convert(
     response: UpstreamResponse,
     ids: &FallbackIds,
     deadline: Instant,
+    memory: &Arc<MemoryAccount>,
 ) -> Result<UpstreamResponse, AttemptError> {
     let framing = response.framing;
     if !response.head.status.is_success() || framing == BodyFraming::Opaque {
@@ -105,13 +123,10 @@ pub async fn convert(
     }
     let UpstreamResponse { mut head, content, .. } = response;
     let codings = content.codings();
-    let raw = buffer_body(content.into_source(), deadline).await?;
-    let raw = codings.decode(&raw, MAX_BUFFERED_BYTES as u64).map_err(|error| {
-        AttemptError::new(
-            AttemptOutcome::InvalidResponse,
-            format!("upstream response cannot be decoded: {error}"),
-        )
-    })?;
+    let raw = buffer_body(content.into_source(), deadline, memory).await?;
+    let raw = decoded(codings, raw, memory)?;
+    // For the tree that the response becomes, and then for its other form.
+    let mut converted = memory.reserve(tree_bytes(&raw))?;
     let content = match format {
         None => {
             let body = convert_body(translation, &raw, ids)?;
@@ -132,6 +147,7 @@ pub async fn convert(
             BufferedContent { raw, body, chunks }
         }
     };
+    let content = content.held_by(&mut converted)?;
     set_content_type(&mut head.headers, if format.is_some() && caller_streams { EVENT_STREAM } else { JSON });
     Ok(UpstreamResponse { head, framing, content: ResponseContent::Buffered(content) })
 }
@@ -141,11 +157,12 @@ pub async fn convert_error(
     attempt: &Attempt<'_>,
     response: UpstreamResponse,
     deadline: Instant,
+    memory: &Arc<MemoryAccount>,
 ) -> UpstreamResponse {
     let Some(translation) = &attempt.translation else { return response };
     let UpstreamResponse { mut head, framing, content } = response;
     let codings = content.codings();
-    let raw = buffer_body(content.into_source(), deadline).await.unwrap_or_default();
+    let raw = buffer_body(content.into_source(), deadline, memory).await.unwrap_or_default();
     let raw = codings.decode_prefix(&raw, MAX_BUFFERED_BYTES as u64);
     let body = Bytes::from(translation.error(head.status, &raw));
     set_content_type(&mut head.headers, JSON);
@@ -193,26 +210,47 @@ fn aggregate(
     Ok(body.map_err(aggregate_error)?.into())
 }
 
-async fn buffer_body(source: BodySource, deadline: Instant) -> Result<Bytes, AttemptError> {
+async fn buffer_body(
+    source: BodySource,
+    deadline: Instant,
+    memory: &Arc<MemoryAccount>,
+) -> Result<Bytes, AttemptError> {
     let (chunks, mut rest) = match source {
         BodySource::Chunks(chunks) => (chunks, None),
         BodySource::Prefixed(chunks, rest) => (chunks, Some(rest)),
         BodySource::Upstream(rest) => (VecDeque::new(), Some(rest)),
     };
-    let mut whole = BytesMut::new();
-    for chunk in &chunks {
-        whole.extend_from_slice(chunk);
+    let mut whole = HeldBuffer::new(memory.open());
+    for chunk in chunks {
+        whole.append(&chunk)?;
     }
     while let Some(rest) = &mut rest
         && let Some(chunk) = next_chunk(rest, deadline).await?
     {
-        whole.extend_from_slice(&chunk);
-        if whole.len() > MAX_BUFFERED_BYTES {
+        if whole.len() + chunk.len() > MAX_BUFFERED_BYTES {
             let message = "response is too large to be converted";
             return Err(AttemptError::new(AttemptOutcome::InvalidResponse, message));
         }
+        whole.append(&chunk)?;
     }
-    Ok(whole.freeze())
+    Ok(whole.finish())
+}
+
+fn decoded(codings: ContentCodings, body: Bytes, memory: &Arc<MemoryAccount>) -> Result<Bytes, AttemptError> {
+    let Some(mut decoder) = codings.decoder(MAX_BUFFERED_BYTES as u64) else { return Ok(body) };
+    let mut text = HeldBuffer::new(memory.open());
+    let mut appended = Ok(());
+    let result = decoder.feed(&body, &mut |piece| {
+        if appended.is_ok() {
+            appended = text.append(piece);
+        }
+    });
+    appended?;
+    result.and_then(|()| decoder.finish()).map_err(|error| {
+        let message = format!("upstream response cannot be decoded: {error}");
+        AttemptError::new(AttemptOutcome::InvalidResponse, message)
+    })?;
+    Ok(text.finish())
 }
 
 fn set_content_type(headers: &mut HeaderMap, content_type: HeaderValue) {

@@ -19,12 +19,14 @@ pub async fn respond(
     timeout: Duration,
 ) -> Result<UpstreamResponse, AttemptError> {
     let head = context.head;
-    let body = body.bytes().unwrap_or_default();
+    let request = body.bytes().unwrap_or_default();
     let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let directives = SandboxDirectives::from_headers(named);
     let path = attempt.path(head);
     let path = path.split('?').next().unwrap_or_default();
-    let reply = sandbox::respond(head.method.as_str(), path, &directives, &body);
+    let reply = sandbox::respond(head.method.as_str(), path, &directives, &request);
+    // The caller decides how long the sandbox waits, so the body is not kept meanwhile.
+    drop((body, request));
     if !reply.delay.is_zero() {
         if reply.delay > timeout {
             tokio::time::sleep(timeout).await;

@@ -16,6 +16,7 @@ use super::context::RequestContext;
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 use super::{credentials, headers};
+use crate::memory::MemoryExhausted;
 use crate::outbound::body::OutboundBody;
 use crate::outbound::exchange::{
     ERROR_BODY_TIMEOUT, ExchangeError, MAX_ERROR_BODY, error_message, exchange, read_prefix,
@@ -113,6 +114,16 @@ impl From<ExchangeError> for AttemptError {
     fn from(error: ExchangeError) -> Self {
         let ExchangeError { message, outcome, request_problem } = error;
         Self { caller_problem: request_problem, ..Self::new(outcome, message) }
+    }
+}
+
+/// The response cannot be held. Another attempt could not be either.
+impl From<MemoryExhausted> for AttemptError {
+    fn from(error: MemoryExhausted) -> Self {
+        let problem = Problem::from(error);
+        let message = problem.message.clone();
+        let caller_problem = Some(Box::new(problem));
+        Self { caller_problem, ..Self::new(AttemptOutcome::InvalidResponse, message) }
     }
 }
 

@@ -3,6 +3,7 @@
 //! something else to try; otherwise every byte is forwarded at once.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use super::attempt::Attempt;
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 use super::upstream::{AttemptError, UpstreamResponse};
+use crate::memory::{HeldBuffer, MemoryAccount};
 use crate::outbound::pool::UpstreamBody;
 
 /// A response without new data for this time has failed.
@@ -27,11 +29,12 @@ const MAX_STREAM_PREFIX: usize = 64 << 10;
 const MAX_BODY_PREFIX: usize = 1 << 20;
 const MAX_DECODED_PREFIX: u64 = 16 << 20;
 
-/// Returns the response once its start is known to be valid.
+/// Returns the response once its start is known to be valid. Without memory for the start it is forwarded at once.
 pub async fn buffer_until_valid(
     attempt: &Attempt<'_>,
     response: UpstreamResponse,
     deadline: Instant,
+    memory: &Arc<MemoryAccount>,
 ) -> Result<UpstreamResponse, AttemptError> {
     let UpstreamResponse { head, framing, content } = response;
     let (mut read, mut body, codings) = match content {
@@ -45,21 +48,20 @@ pub async fn buffer_until_valid(
     };
     let mut meter = Meter::for_validation(attempt.provider().format, framing);
     let mut decoder = codings.decoder(MAX_DECODED_PREFIX);
-    let mut buffered = VecDeque::new();
+    let mut buffered = HeldBuffer::new(memory.open());
     let max_prefix = match framing {
         BodyFraming::Sse | BodyFraming::EventStream => MAX_STREAM_PREFIX,
         BodyFraming::Json => MAX_BODY_PREFIX,
         BodyFraming::Opaque => 0,
     };
-    let mut length = 0;
-    while length < max_prefix {
+    while buffered.len() < max_prefix {
         let chunk = match read.pop_front() {
             Some(chunk) => Some(chunk),
             None => next_chunk(&mut body, deadline).await?,
         };
         let Some(chunk) = chunk else {
-            check_end(&mut meter, framing, length, attempt.wire_format().is_some())?;
-            let response = UpstreamResponse::new(head, BodySource::Chunks(buffered));
+            check_end(&mut meter, framing, buffered.len(), attempt.wire_format().is_some())?;
+            let response = UpstreamResponse::new(head, BodySource::whole(buffered.finish()));
             return Ok(UpstreamResponse { framing, ..response });
         };
         let is_readable = match &mut decoder {
@@ -69,8 +71,10 @@ pub async fn buffer_until_valid(
             }
             Some(decoder) => decoder.feed(&chunk, &mut |piece| meter.feed(piece)).is_ok(),
         };
-        length += chunk.len();
-        buffered.push_back(chunk);
+        if buffered.append(&chunk).is_err() {
+            read.push_front(chunk);
+            break;
+        }
         if !is_readable && attempt.translation.is_some() {
             let message = "upstream response cannot be decoded";
             return Err(AttemptError::new(AttemptOutcome::InvalidResponse, message));
@@ -83,8 +87,10 @@ pub async fn buffer_until_valid(
             break;
         }
     }
-    buffered.append(&mut read);
-    Ok(UpstreamResponse { framing, ..UpstreamResponse::new(head, BodySource::Prefixed(buffered, body)) })
+    if !buffered.is_empty() {
+        read.push_front(buffered.finish());
+    }
+    Ok(UpstreamResponse { framing, ..UpstreamResponse::new(head, BodySource::Prefixed(read, body)) })
 }
 
 /// The next chunk of a response body; None at the end.

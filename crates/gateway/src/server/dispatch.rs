@@ -3,12 +3,16 @@
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{CONNECTION, LOCATION};
 use http::{HeaderValue, Method, Request, StatusCode, Version};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tower::ServiceExt as _;
@@ -19,6 +23,7 @@ use super::errors::{denied_problem, render_problem, route_not_found};
 use super::worker::Handlers;
 use crate::app::App;
 use crate::auth::Identity;
+use crate::memory::RequestMemory;
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::headers::PROVIDER;
 use crate::proxy::{Proxy, Worker};
@@ -81,11 +86,12 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
     };
     if let Some(identity) = identity.as_mut().filter(|_| received.is_proxied) {
         let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
+        let memory = identity.org.memory.open();
         let counted = async {
             access.count_request(identity).await?;
             Ok(&*identity)
         };
-        return proxy.forward(counted, &received.request_id, received.request).await;
+        return proxy.forward(counted, memory, &received.request_id, received.request).await;
     }
     if let Some(identity) = &mut identity {
         access.count_request(identity).await?;
@@ -118,7 +124,10 @@ async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {
 async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Received) -> ApiResult<Response> {
     let Received { request, peer, request_id, .. } = received;
     let services = &handlers.app.services;
+    let account = identity.map_or_else(|| services.memory.anonymous(), |identity| &identity.org.memory);
+    let memory = RequestMemory::new(account.open());
     let mut request = request.map(Body::new);
+    request.extensions_mut().insert(memory.clone());
     let address = client_address(peer.ip(), request.headers(), &services.config.trusted_proxies);
     request.extensions_mut().insert(address);
     if let Some(identity) = identity {
@@ -128,11 +137,46 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     // A change continues if its client disconnects: the steps after the commit, such as the invalidation of a revoked
     // key, must not be skipped.
     let (sender, receiver) = oneshot::channel();
-    services.tasks.spawn(async move { drop(sender.send(handled.await)) });
+    let held = memory.clone();
+    services.tasks.spawn(async move {
+        drop(sender.send(handled.await));
+        drop(held);
+    });
     match receiver.await {
-        Ok(Ok(response)) => Ok(response),
+        Ok(Ok(response)) => {
+            let (head, body) = response.into_parts();
+            memory.charge(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+            Ok(Response::from_parts(head, Body::new(ManagedBody { body, _memory: memory })))
+        }
         Ok(Err(never)) => match never {},
         Err(_) => Err(panicked(&request_id)),
+    }
+}
+
+/// The body of a management response. What the request reserved stays reserved until the response has ended, because a
+/// stream may still use it.
+struct ManagedBody {
+    body: Body,
+    _memory: RequestMemory,
+}
+
+impl HttpBody for ManagedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

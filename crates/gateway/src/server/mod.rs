@@ -2,6 +2,7 @@
 //! before routing it, except on public paths, so that an unauthenticated caller learns nothing about them.
 
 mod client;
+mod connection;
 mod dispatch;
 mod errors;
 mod worker;
@@ -11,16 +12,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::net::TcpListener;
 
 use crate::api::Api;
 use crate::app::App;
+use crate::connections::OpenConnection;
 use crate::console::Console;
 use crate::services::StartError;
+use connection::Client;
 use worker::{Handlers, WorkerThread};
 
 /// The pause after a failed accept, usually for lack of file descriptors.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// Idle connections that are closed after a failed accept.
+const CLOSED_PER_FAILURE: usize = 8;
+/// A client that disappeared without closing its connection is noticed after about two minutes.
+const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
+const TCP_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const TCP_KEEP_ALIVE_PROBES: u32 = 4;
 
 /// Binds the address, with an error message that names the remedy.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -80,28 +90,51 @@ async fn accept(app: &App, workers: &[WorkerThread], listener: TcpListener) {
             () = app.services.tasks.stopping() => break,
         };
         let Ok((stream, peer)) = accepted else {
+            for _ in 0..CLOSED_PER_FAILURE {
+                app.connections.make_room();
+            }
             tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
-        if let Ok(stream) = stream.into_std() {
-            assign(workers, stream, peer).await;
+        // A connection that is refused closes at once.
+        if let Ok(open) = app.connections.admit(peer.ip())
+            && let Ok(stream) = stream.into_std()
+        {
+            assign(workers, stream, peer, open).await;
         }
     }
     // Connections that wait in the backlog are served; dropping the listener would reset them.
     if let Ok(listener) = listener.into_std() {
         while let Ok((stream, peer)) = listener.accept() {
-            if stream.set_nonblocking(true).is_ok() {
-                assign(workers, stream, peer).await;
+            if let Ok(open) = app.connections.admit(peer.ip())
+                && stream.set_nonblocking(true).is_ok()
+            {
+                assign(workers, stream, peer, open).await;
             }
         }
     }
 }
 
 /// Assigns a connection to the worker with the fewest connections.
-async fn assign(workers: &[WorkerThread], stream: std::net::TcpStream, peer: SocketAddr) {
+async fn assign(
+    workers: &[WorkerThread],
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    open: OpenConnection,
+) {
     // Otherwise a small write waits for the peer's acknowledgement of the previous one.
     let _ = stream.set_nodelay(true);
+    let _ = enable_keep_alive(&stream);
+    // On a listener for both versions of IP, an IPv4 address is a part of an IPv6 address.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     if let Some(worker) = workers.iter().min_by_key(|worker| worker.open_connections()) {
-        worker.send(stream, peer).await;
+        worker.send(Client { stream, peer, open }).await;
     }
+}
+
+fn enable_keep_alive(stream: &std::net::TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, TCP_KEEP_ALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, TCP_KEEP_ALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, TCP_KEEP_ALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(stream, true)
 }

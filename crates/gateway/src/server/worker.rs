@@ -1,34 +1,21 @@
 //! Worker threads. Each has a single-threaded runtime, its own connections to providers and its own lane of the log
 //! spool, and serves the client connections that are assigned to it.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
-use super::dispatch::{Dispatcher, respond};
+use super::connection::{Client, connection_builder, serve};
+use super::dispatch::Dispatcher;
 use crate::api::Api;
 use crate::app::App;
 use crate::console::Console;
 use crate::outbound::clients::Clients;
 use crate::proxy::Worker;
 use crate::services::StartError;
-use crate::tasks::Tasks;
-use crate::write_timeout::WriteTimeoutIo;
 
-/// For the head of a request, also the first one of a connection.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// For a client that does not read its response.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
-const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
 /// How often unused connections to providers are closed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 /// For requests in progress when the service stops.
@@ -48,12 +35,10 @@ pub struct Handlers {
 }
 
 pub struct WorkerThread {
-    connections: mpsc::Sender<Connection>,
+    connections: mpsc::Sender<Client>,
     open: Arc<AtomicUsize>,
     ended: oneshot::Receiver<()>,
 }
-
-type Connection = (std::net::TcpStream, SocketAddr);
 
 impl WorkerThread {
     pub fn start(lane: usize, handlers: Handlers) -> Result<Self, StartError> {
@@ -78,10 +63,10 @@ impl WorkerThread {
         self.open.load(Ordering::Relaxed)
     }
 
-    pub async fn send(&self, stream: std::net::TcpStream, peer: SocketAddr) {
+    pub async fn send(&self, client: Client) {
         self.open.fetch_add(1, Ordering::Relaxed);
         // An error means that the worker has ended; the connection is then closed.
-        let _ = self.connections.send((stream, peer)).await;
+        let _ = self.connections.send(client).await;
     }
 
     /// Closes the channel, which makes the worker drain. The receiver resolves when the thread has ended.
@@ -100,15 +85,9 @@ impl Drop for OpenConnection {
 }
 
 /// Serves connections until the channel closes, then drains.
-async fn work(
-    lane: usize,
-    handlers: Handlers,
-    mut incoming: mpsc::Receiver<Connection>,
-    open: Arc<AtomicUsize>,
-) {
-    let graceful = GracefulShutdown::new();
-    let builder = connection_builder();
-    let write_timeout = handlers.app.services.config.proxy_timeout.min(WRITE_TIMEOUT);
+async fn work(lane: usize, handlers: Handlers, mut incoming: mpsc::Receiver<Client>, open: Arc<AtomicUsize>) {
+    let app = Arc::clone(&handlers.app);
+    let builder = connection_builder(app.services.config.head_timeout);
     let dispatcher = Arc::new(Dispatcher { handlers, worker: Worker { lane, clients: Clients::new() } });
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     loop {
@@ -119,26 +98,12 @@ async fn work(
                 continue;
             }
         };
-        let Some((stream, peer)) = received else { break };
-        let Ok(stream) = TcpStream::from_std(stream) else {
-            open.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        };
-        let dispatcher = Arc::clone(&dispatcher);
+        let Some(client) = received else { break };
+        let (dispatcher, builder) = (Arc::clone(&dispatcher), builder.clone());
         let counted = OpenConnection(Arc::clone(&open));
-        let (builder, watcher) = (builder.clone(), graceful.watcher());
         let connection = async move {
             let _counted = counted;
-            if is_readable(&stream, &dispatcher.handlers.app.services.tasks).await {
-                let service = service_fn(move |request| {
-                    let dispatcher = Arc::clone(&dispatcher);
-                    // Boxed, because hyper moves the future and keeps its memory while a stream runs for minutes.
-                    Box::pin(async move { Ok::<_, Infallible>(respond(&dispatcher, peer, request).await) })
-                });
-                let io = WriteTimeoutIo::new(stream, write_timeout);
-                // Errors of a connection need no handling: its requests have written their own log rows.
-                let _ = watcher.watch(builder.serve_connection(io, service).into_owned()).await;
-            }
+            serve(dispatcher, builder, client).await;
         };
         #[expect(
             clippy::disallowed_methods,
@@ -146,35 +111,22 @@ async fn work(
         )]
         tokio::spawn(connection);
     }
-    let deadline = Instant::now() + STOP_GRACE;
-    while open.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+    if !has_drained(&open, STOP_GRACE).await {
+        app.connections.close_all();
+        if !has_drained(&open, DRAIN_TIMEOUT).await {
+            tracing::warn!("some requests did not finish in time and were aborted");
+        }
+    }
+}
+
+/// Waits until all connections have closed. Returns false after the timeout.
+async fn has_drained(open: &AtomicUsize, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    while open.load(Ordering::Relaxed) > 0 {
+        if Instant::now() >= deadline {
+            return false;
+        }
         tokio::time::sleep(STOP_POLL_INTERVAL).await;
     }
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not finish in time and were aborted");
-    }
-}
-
-fn connection_builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(MAX_HEADER_LIST_BYTES)
-        .keep_alive_interval(HEADER_TIMEOUT)
-        .keep_alive_timeout(HEADER_TIMEOUT);
-    builder
-}
-
-/// Waits for the first bytes of a connection. Returns false on a timeout, or soon after the service stops.
-async fn is_readable(stream: &TcpStream, tasks: &Tasks) -> bool {
-    let stop = async {
-        tasks.stopping().await;
-        tokio::time::sleep(STOP_GRACE).await;
-    };
-    tokio::select! {
-        readable = tokio::time::timeout(HEADER_TIMEOUT, stream.readable()) => matches!(readable, Ok(Ok(()))),
-        () = stop => false,
-    }
+    true
 }

@@ -12,7 +12,7 @@ fn internal_request(provider: &str, body: &Value) -> InternalRequest {
     InternalRequest {
         provider: provider.into(),
         endpoint: Endpoint::Chat,
-        body: body.as_object().unwrap().clone(),
+        body: body.to_string(),
         metadata: Map::from_iter([("why".to_owned(), json!("tést"))]),
         timeout: None,
         is_counted: false,

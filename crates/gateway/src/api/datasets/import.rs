@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, Request, State};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway_core::datasets::CaseContent;
 use gateway_core::datasets::import::{ImportError, ImportFormat, check, read};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
@@ -14,8 +14,6 @@ use gateway_core::time::HOUR;
 use gateway_store::datasets::{self, StagedImport};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http_body::Body as _;
-use http_body_util::BodyExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -24,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::cases::{count, lock_with_room};
 use crate::api::caller::{AppState, Caller, Member};
-use crate::api::extract::PathParam;
+use crate::api::extract::{BodyLimits, PathParam, read_body, request_memory};
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
 use crate::app::App;
@@ -175,36 +173,20 @@ impl FromRequest<Arc<App>> for ImportFile {
             "application/x-ndjson" | "application/ndjson" | "application/jsonl" => ImportFormat::Ndjson,
             _ => ImportFormat::Json,
         };
-        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
+        let limits = BodyLimits {
+            bytes: app.services.config.max_body_bytes,
+            timeout: READ_TIMEOUT,
+            idle_timeout: READ_IDLE_TIMEOUT,
+        };
+        let memory = request_memory(&request)?;
+        let bytes = read_body(request, limits).await?;
+        // For the batches on their way to the store.
+        memory.grow(bytes.len())?;
         if format != ImportFormat::Json {
             return Ok(Self { format, bytes, is_body: false });
         }
         unwrap_data(bytes)
     }
-}
-
-/// Reads the body into one buffer of its announced size.
-async fn read_body(request: Request, limit: usize) -> ApiResult<Bytes> {
-    let mut body = request.into_body();
-    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if announced > limit {
-        return Err(Problem::too_large(limit));
-    }
-    let all = async {
-        let mut bytes = BytesMut::with_capacity(announced);
-        loop {
-            let frame = tokio::time::timeout(READ_IDLE_TIMEOUT, body.frame()).await;
-            let Some(frame) = frame.map_err(|_| Problem::request_timeout())? else { break };
-            if let Ok(data) = frame.map_err(|_| Problem::incomplete_body())?.into_data() {
-                if bytes.len() + data.len() > limit {
-                    return Err(Problem::too_large(limit));
-                }
-                bytes.extend_from_slice(&data);
-            }
-        }
-        Ok(bytes.freeze())
-    };
-    tokio::time::timeout(READ_TIMEOUT, all).await.map_err(|_| Problem::request_timeout())?
 }
 
 #[derive(Deserialize)]

@@ -24,6 +24,7 @@ use crate::api::caller::{AppState, Caller, Viewer};
 use crate::api::extract::{Body as JsonBody, PathParam, QueryParams};
 use crate::api::openapi::{Operation, OperationOutput};
 use crate::app::App;
+use crate::memory::{MemoryAccount, hold};
 use crate::problem::{ApiResult, Problem};
 
 const CASES_PER_PAGE: i64 = 100;
@@ -33,6 +34,7 @@ const IDS_PER_PAGE: i64 = 10_000;
 #[derive(Clone)]
 struct CaseReader {
     app: Arc<App>,
+    memory: Arc<MemoryAccount>,
     org: OrgId,
     id: DatasetId,
     of: Edition,
@@ -67,6 +69,13 @@ impl CaseReader {
             datasets::cases_after(&app.services.db, dataset, after, CASES_PER_PAGE).await
         })
         .await
+    }
+
+    /// A page of the response. Its memory counts until it has been sent.
+    fn hold(&self, page: Vec<u8>) -> Bytes {
+        let mut memory = self.memory.open();
+        memory.charge(page.len());
+        hold(page, memory)
     }
 
     async fn by_id(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
@@ -111,7 +120,8 @@ pub(super) async fn sample(
         })?,
     };
     let of = edition(&app, caller.org.id, id, request.version).await?;
-    let reader = CaseReader { org: caller.org.id, app, id, of };
+    let memory = Arc::clone(&caller.org.memory);
+    let reader = CaseReader { org: caller.org.id, memory, app, id, of };
     let mut sampler = Sampler::new(seed, size);
     let mut after = None;
     loop {
@@ -147,7 +157,7 @@ fn sample_stream(
             };
             let read = reader.by_id(ids).await.map(|cases| {
                 out.extend(ExportFormat::Json.write(&cases, first));
-                Bytes::from(out)
+                reader.hold(out)
             });
             let failed = read.is_err();
             Some((read, (reader, pages, false, failed)))
@@ -194,7 +204,8 @@ pub(super) async fn export(
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let version = params.version.map(|version| format!("-v{version}")).unwrap_or_default();
     let name = format!("dataset-{id}{version}.{}", format.extension());
-    let reader = CaseReader { org: caller.org.id, app, id, of };
+    let memory = Arc::clone(&caller.org.memory);
+    let reader = CaseReader { org: caller.org.id, memory, app, id, of };
     Ok(Download { format, name, body: Body::from_stream(export_stream(reader, format)) })
 }
 
@@ -223,7 +234,7 @@ fn export_stream(
                 if cases.is_empty() {
                     out.extend_from_slice(format.epilogue().as_bytes());
                 }
-                Some((Ok(out.into()), (reader, next)))
+                Some((Ok(reader.hold(out)), (reader, next)))
             }
         }
     })

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use gateway_core::memory::tree_bytes;
 use http::StatusCode;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
@@ -15,10 +17,14 @@ use serde_json::json;
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::{area_of, error_format_of};
 use crate::app::App;
+use crate::auth::Identity;
+use crate::memory::{HeldBuffer, RequestMemory};
 use crate::problem::{ErrorFormat, Problem};
 
 /// The time within which the whole body must be received.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// For signup, login and other requests without a caller.
+const MAX_ANONYMOUS_BODY: usize = 64 << 10;
 
 /// A JSON body.
 pub struct Body<T>(pub T);
@@ -27,9 +33,26 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        LimitedBody::<{ usize::MAX }, T>::from_request(request, app).await.map(|LimitedBody(body)| Self(body))
+    }
+}
+
+/// A JSON body of at most `MAX` bytes, where the general limit is too high.
+pub struct LimitedBody<const MAX: usize, T>(pub T);
+
+impl<const MAX: usize, T: DeserializeOwned> FromRequest<Arc<App>> for LimitedBody<MAX, T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let code = invalid_body_code(request.uri().path());
-        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
+        let bytes = read_json_body(request, app.services.config.max_body_bytes.min(MAX)).await?;
         parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+    }
+}
+
+impl<const MAX: usize, T: JsonSchema> OperationInput for LimitedBody<MAX, T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.json_body::<T>();
     }
 }
 
@@ -47,7 +70,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalBody<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let code = invalid_body_code(request.uri().path());
-        let bytes = read_body(request, app.services.config.max_body_bytes).await?;
+        let bytes = read_json_body(request, app.services.config.max_body_bytes).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -73,17 +96,60 @@ fn invalid_body_code(path: &str) -> &'static str {
     }
 }
 
-/// Reads the whole body, up to the limit and within the time limit.
-pub(in crate::api) async fn read_body(request: Request, limit: usize) -> Result<Bytes, Problem> {
-    let collected = Limited::new(request.into_body(), limit).collect();
-    match tokio::time::timeout(BODY_TIMEOUT, collected).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            Err(Problem::too_large(limit))
-        }
-        Ok(Err(_)) => Err(Problem::incomplete_body()),
-        Err(_) => Err(Problem::request_timeout()),
+/// How much of a body is read, and for how long.
+#[derive(Clone, Copy)]
+pub(in crate::api) struct BodyLimits {
+    pub bytes: usize,
+    pub timeout: Duration,
+    /// The longest pause.
+    pub idle_timeout: Duration,
+}
+
+impl BodyLimits {
+    pub(in crate::api) fn new(bytes: usize) -> Self {
+        Self { bytes, timeout: BODY_TIMEOUT, idle_timeout: BODY_TIMEOUT }
     }
+}
+
+/// Reads a body that becomes a tree. The memory of the tree is reserved until the request has ended.
+async fn read_json_body(request: Request, max_bytes: usize) -> Result<Bytes, Problem> {
+    let memory = request_memory(&request)?;
+    let bytes = read_body(request, BodyLimits::new(max_bytes)).await?;
+    memory.grow(tree_bytes(&bytes))?;
+    Ok(bytes)
+}
+
+/// The memory of the request, which stays reserved until it has ended.
+pub(in crate::api) fn request_memory(request: &Request) -> Result<RequestMemory, Problem> {
+    let memory = request.extensions().get::<RequestMemory>().cloned();
+    memory.ok_or_else(|| Problem::internal("the memory of the request is not set"))
+}
+
+/// Reads the whole body. Its memory is reserved as it arrives; a body that is too large is not read.
+pub(in crate::api) async fn read_body(request: Request, limits: BodyLimits) -> Result<Bytes, Problem> {
+    let is_authenticated = request.extensions().get::<Identity>().is_some();
+    let limit = if is_authenticated { limits.bytes } else { limits.bytes.min(MAX_ANONYMOUS_BODY) };
+    let mut buffer = HeldBuffer::new(request_memory(&request)?.open());
+    let mut body = request.into_body();
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
+        return Err(Problem::too_large(limit));
+    }
+    let all = async {
+        buffer.reserve(announced)?;
+        loop {
+            let frame = tokio::time::timeout(limits.idle_timeout, body.frame()).await;
+            let Some(frame) = frame.map_err(|_| Problem::request_timeout())? else { break };
+            if let Ok(data) = frame.map_err(|_| Problem::incomplete_body())?.into_data() {
+                if buffer.len() + data.len() > limit {
+                    return Err(Problem::too_large(limit));
+                }
+                buffer.append(&data)?;
+            }
+        }
+        Ok(buffer.finish())
+    };
+    tokio::time::timeout(limits.timeout, all).await.map_err(|_| Problem::request_timeout())?
 }
 
 /// Parses a body. The error message names the field that is wrong.

@@ -14,8 +14,8 @@ use http::request::Parts;
 use super::openapi::{Operation, OperationInput};
 use crate::problem::Problem;
 
-pub(super) use body::read_body;
-pub use body::{Body, OptionalBody};
+pub use body::{Body, LimitedBody, OptionalBody};
+pub(super) use body::{BodyLimits, read_body, request_memory};
 pub use deserialize::{double_option, optional_object};
 pub use path::{FromPath, PathParam};
 pub(super) use path::{integer_path_param, path_param, text_path_param};

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use gateway_core::ids::PlayId;
+use gateway_core::json::SharedJson;
 use gateway_core::time::Timestamp;
 use gateway_store::playground::{self, PlaygroundRun};
 use schemars::JsonSchema;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::caller::{AppState, Caller, Member, Viewer};
-use super::extract::{Body, PathParam, QueryParams, optional_object};
+use super::extract::{LimitedBody, PathParam, QueryParams, optional_object};
 use super::openapi::{Area, Operation, OperationOutput};
 use super::page::{self, PageParams};
 use super::response::{EventStream, Json};
@@ -31,6 +32,8 @@ use runs::{ModelRun, RunOutcome, RunTarget};
 
 /// Models of one comparison.
 const MAX_TARGETS: usize = 10;
+/// Every target gets the whole conversation, and every run is stored with it.
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 pub fn area() -> Area {
     Area::new("playground", "Run prompts on models, compare the results, and save prompts.")
@@ -87,8 +90,10 @@ struct RunView {
     comparison_id: Option<PlayId>,
     provider: String,
     model: String,
-    messages: Value,
-    params: Value,
+    #[schemars(with = "Value")]
+    messages: SharedJson,
+    #[schemars(with = "Value")]
+    params: SharedJson,
     output: String,
     finish_reason: Option<String>,
     /// Null if the usage is unknown.
@@ -179,10 +184,10 @@ struct ComparisonView {
 async fn run(
     State(app): AppState,
     caller: Caller<Member>,
-    Body(request): Body<RunRequest>,
+    LimitedBody(request): LimitedBody<MAX_BODY_BYTES, RunRequest>,
 ) -> ApiResult<RunResponse<RunView>> {
     let RunRequest { provider, model, messages, prompt, params, stream } = request;
-    let target = RunTarget::checked("", provider, model, params)?;
+    let target = RunTarget::checked("", provider, model, &params.unwrap_or_default(), None)?;
     let conversation = prompt::conversation(&app, &caller, messages, prompt).await?;
     runs::check(&caller, &target)?;
     let run = ModelRun {
@@ -226,7 +231,7 @@ struct CompareTarget {
 async fn compare(
     State(app): AppState,
     caller: Caller<Member>,
-    Body(request): Body<CompareRequest>,
+    LimitedBody(request): LimitedBody<MAX_BODY_BYTES, CompareRequest>,
 ) -> ApiResult<RunResponse<ComparisonView>> {
     let CompareRequest { messages, prompt, targets, params, stream } = request;
     if !(2..=MAX_TARGETS).contains(&targets.len()) {
@@ -234,9 +239,8 @@ async fn compare(
     }
     let shared = params.unwrap_or_default();
     let targets = targets.into_iter().enumerate().map(|(index, target)| {
-        let mut params = shared.clone();
-        params.extend(target.params.unwrap_or_default());
-        RunTarget::checked(&format!("targets[{index}]."), target.provider, target.model, Some(params))
+        let CompareTarget { provider, model, params } = target;
+        RunTarget::checked(&format!("targets[{index}]."), provider, model, &shared, params.as_ref())
     });
     let targets = targets.collect::<ApiResult<Vec<RunTarget>>>()?;
     let conversation = Arc::new(prompt::conversation(&app, &caller, messages, prompt).await?);

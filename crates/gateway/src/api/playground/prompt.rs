@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use gateway_core::ids::PlayId;
+use gateway_core::json::SharedJson;
 use gateway_core::prompts::{Template, check_name};
 use gateway_store::playground::{self, PlaygroundRun};
 use gateway_store::prompts::{self, PromptName};
@@ -33,7 +34,8 @@ pub(super) struct PromptRequest {
 
 /// The messages, and the template that they were rendered from.
 pub(super) struct Conversation {
-    pub messages: Vec<Value>,
+    /// A list, serialized once for all models that get it.
+    pub messages: SharedJson,
     pub template: Option<String>,
 }
 
@@ -48,7 +50,7 @@ pub(super) async fn conversation(
     let Some(prompt) = prompt else {
         let messages =
             messages.ok_or_else(|| Problem::field("messages", "is required unless prompt is given"))?;
-        return Ok(Conversation { messages, template: None });
+        return Conversation::new(&messages, None);
     };
     let name = PromptName { namespace: &prompt.namespace, slug: &prompt.slug };
     let found = prompts::find(&app.services.db, caller.org.id, name, prompt.version).await?;
@@ -63,7 +65,13 @@ pub(super) async fn conversation(
         None => vec![message("user")],
         Some(messages) => std::iter::once(message("system")).chain(messages).collect(),
     };
-    Ok(Conversation { messages, template: Some(found.content) })
+    Conversation::new(&messages, Some(found.content))
+}
+
+impl Conversation {
+    fn new(messages: &[Value], template: Option<String>) -> ApiResult<Self> {
+        Ok(Self { messages: SharedJson::new(&messages).map_err(Problem::internal)?, template })
+    }
 }
 
 fn checked_messages(messages: Vec<Map<String, Value>>) -> ApiResult<Vec<Value>> {
@@ -117,7 +125,7 @@ fn template_of(run: PlaygroundRun) -> String {
     if let Some(template) = run.template {
         return template;
     }
-    let messages = run.messages.as_array().cloned().unwrap_or_default();
+    let messages: Vec<Value> = serde_json::from_str(run.messages.text()).unwrap_or_default();
     let texts = messages.iter().filter(|message| {
         matches!(message.get("role").and_then(Value::as_str), Some("system" | "developer" | "user"))
     });

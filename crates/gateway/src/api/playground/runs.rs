@@ -1,8 +1,10 @@
 //! One call of the playground to one model: its request, and the stored result.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gateway_core::ids::PlayId;
+use gateway_core::json::{SharedJson, append_member};
 use gateway_core::llm::preview::assistant_text;
 use gateway_store::playground::PlaygroundRun;
 use http::StatusCode;
@@ -20,29 +22,35 @@ use crate::problem::{ApiResult, Problem};
 pub(super) struct RunTarget {
     pub provider: String,
     pub model: String,
-    pub params: Map<String, Value>,
+    /// An object.
+    pub params: SharedJson,
 }
 
 impl RunTarget {
-    /// `path` is the prefix of the field names in errors.
+    /// `path` is the prefix of the field names in errors. `own` parameters take precedence.
     pub(super) fn checked(
         path: &str,
         provider: String,
         model: String,
-        params: Option<Map<String, Value>>,
+        params: &Map<String, Value>,
+        own: Option<&Map<String, Value>>,
     ) -> ApiResult<Self> {
         for (name, text) in [("provider", &provider), ("model", &model)] {
             if text.trim().is_empty() || text.len() > 256 {
                 return Err(Problem::field(&format!("{path}{name}"), "must be 1 to 256 characters long"));
             }
         }
-        let params = params.unwrap_or_default();
+        let params: BTreeMap<&str, &Value> = params
+            .iter()
+            .chain(own.into_iter().flatten())
+            .map(|(name, value)| (name.as_str(), value))
+            .collect();
         for name in ["model", "messages", "stream", "stream_options"] {
             if params.contains_key(name) {
                 return Err(Problem::field(&format!("{path}params"), format!("must not contain {name}")));
             }
         }
-        Ok(Self { provider, model, params })
+        Ok(Self { provider, model, params: SharedJson::new(&params).map_err(Problem::internal)? })
     }
 }
 
@@ -74,9 +82,9 @@ pub(super) struct Completion {
 
 impl ModelRun {
     pub(super) fn request(&self) -> InternalRequest {
-        let mut body = self.target.params.clone();
-        body.insert("model".into(), self.target.model.as_str().into());
-        body.insert("messages".into(), Value::Array(self.conversation.messages.clone()));
+        let mut body = self.target.params.text().to_owned();
+        append_member(&mut body, "model", &json!(self.target.model).to_string());
+        append_member(&mut body, "messages", self.conversation.messages.text());
         InternalRequest {
             provider: self.target.provider.clone(),
             endpoint: Endpoint::Chat,
@@ -159,8 +167,8 @@ impl ModelRun {
             position: i64::try_from(self.index).unwrap_or_default(),
             provider: self.target.provider.clone(),
             model: self.target.model.clone(),
-            params: Value::Object(self.target.params.clone()),
-            messages: Value::Array(self.conversation.messages.clone()),
+            params: self.target.params.clone(),
+            messages: self.conversation.messages.clone(),
             template: self.conversation.template.clone(),
             output: String::new(),
             finish_reason: None,

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gateway_core::json::append_member;
 use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
 use http_body_util::BodyExt as _;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -15,6 +17,7 @@ use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::internal_call::{CallSummary, StreamingResponse};
+use crate::memory::HeldBuffer;
 use crate::problem::{ApiResult, Problem};
 
 /// Events that are buffered for a slow client before reading from the provider pauses.
@@ -48,8 +51,10 @@ struct EventSender {
 struct ClientDisconnected;
 
 impl EventSender {
-    async fn send(&self, event: &str, mut data: Value) -> Result<(), ClientDisconnected> {
-        data["index"] = self.index.into();
+    /// Sends an event whose data is an object.
+    async fn send(&self, event: &str, data: &impl Serialize) -> Result<(), ClientDisconnected> {
+        let mut data = serde_json::to_string(data).unwrap_or_default();
+        append_member(&mut data, "index", &self.index.to_string());
         let bytes = Bytes::from(format!("event: {event}\ndata: {data}\n\n"));
         self.sender.send(bytes).await.map_err(|_| ClientDisconnected)
     }
@@ -61,7 +66,7 @@ async fn execute_streamed(app: &Arc<App>, caller: &Identity, run: &ModelRun, eve
     let start = json!({
         "id": run.id, "comparison_id": run.comparison, "provider": target.provider, "model": target.model,
     });
-    if events.send("start", start).await.is_err() {
+    if events.send("start", &start).await.is_err() {
         return;
     }
     // A silent provider sends nothing that could fail, so the end of the receiver must be noticed by itself.
@@ -80,15 +85,13 @@ async fn execute_streamed(app: &Arc<App>, caller: &Identity, run: &ModelRun, eve
     };
     // A failed single run is not stored; its log row remains, as without a stream.
     let is_stored = result.error.is_none() || run.comparison.is_some();
-    let view = |result| serde_json::to_value(ResultView::from(result)).unwrap_or_default();
-    let (name, data) =
-        if is_stored && let Err(problem) = store(app, caller, std::slice::from_ref(&result)).await {
-            tracing::warn!(error = %problem.message, "cannot store a playground run");
-            ("error", json!({"error": {"code": problem.code, "message": problem.message}}))
-        } else {
-            (name, view(result))
-        };
-    let _ = events.send(name, data).await;
+    if is_stored && let Err(problem) = store(app, caller, std::slice::from_ref(&result)).await {
+        tracing::warn!(error = %problem.message, "cannot store a playground run");
+        let error = json!({"error": {"code": problem.code, "message": problem.message}});
+        let _ = events.send("error", &error).await;
+        return;
+    }
+    let _ = events.send(name, &ResultView::from(result)).await;
 }
 
 /// Forwards the text as it arrives. Returns `None` when the client has disconnected.
@@ -106,14 +109,16 @@ async fn stream_completion(
     };
     let mut completion = Completion::default();
     let mut reader = EventReader::new(EventLimits::READ);
-    let mut rest = Vec::new();
+    let mut rest = HeldBuffer::new(caller.org.memory.open());
+    let mut held = caller.org.memory.open();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| provider_error(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         if !is_stream || !status.is_success() {
-            rest.extend_from_slice(&data[..data.len().min(MAX_OUTPUT_BYTES.saturating_sub(rest.len()))]);
+            rest.append(&data[..data.len().min(MAX_OUTPUT_BYTES.saturating_sub(rest.len()))])?;
             continue;
         }
+        held.resize(completion.output.len().min(MAX_OUTPUT_BYTES) + data.len())?;
         let mut chunks = Vec::new();
         reader.feed(&data, |item| {
             if let EventItem::Event(event) = item {
@@ -125,12 +130,12 @@ async fn stream_completion(
         }
     }
     if !status.is_success() {
-        return Err(error_response(provider, log_id, status, &rest));
+        return Err(error_response(provider, log_id, status, rest.as_slice()));
     }
     if !is_stream {
-        completion = parse_completion(&rest).ok_or_else(|| invalid_response(provider, log_id))?;
+        completion = parse_completion(rest.as_slice()).ok_or_else(|| invalid_response(provider, log_id))?;
         let text = json!({"content": completion.output});
-        if !completion.output.is_empty() && events.send("delta", text).await.is_err() {
+        if !completion.output.is_empty() && events.send("delta", &text).await.is_err() {
             return Ok(None);
         }
     }
@@ -161,7 +166,7 @@ async fn forward(
                 if completion.output.len() < MAX_OUTPUT_BYTES {
                     completion.output.push_str(&text);
                 }
-                if events.send("delta", json!({"content": text})).await.is_err() {
+                if events.send("delta", &json!({"content": text})).await.is_err() {
                     return Ok(false);
                 }
             }

@@ -61,7 +61,7 @@ fn chat_request(request: &JudgeRequest<'_>, messages: &[Value]) -> InternalReque
     InternalRequest {
         provider: rubric.judge_provider.clone(),
         endpoint: Endpoint::Chat,
-        body: object(body),
+        body: body.to_string(),
         metadata: object(metadata),
         timeout: Some(CALL_TIMEOUT),
         is_counted: false,

@@ -150,7 +150,7 @@ async fn embed_with_provider<'a>(
     let embedding_request = InternalRequest {
         provider: rubric.embed_provider.clone(),
         endpoint: Endpoint::Embeddings,
-        body: object(body),
+        body: body.to_string(),
         metadata: object(metadata),
         timeout: Some(EMBEDDING_TIMEOUT),
         is_counted: false,

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::FillGuard;
 use crate::cache::CacheableResponse;
+use crate::memory::{HeldBuffer, Reservation};
 use crate::proxy::attempt::Attempt;
 use crate::proxy::response_format::ResponseContent;
 use crate::proxy::upstream::UpstreamResponse;
@@ -26,21 +27,28 @@ pub struct CacheRecorder {
     provider: String,
     model: Option<String>,
     copy: ResponseCopy,
+    /// For a stream.
+    memory: Reservation,
 }
 
 enum ResponseCopy {
     Whole(Bytes),
-    Body(Vec<u8>),
+    Body(HeldBuffer),
     Stream(Box<StreamAggregator>),
-    /// Too large, or not understood.
+    /// Too large, not understood, or without memory for it.
     Discarded,
 }
 
 impl CacheRecorder {
     /// None if the response is not storable; then the guard is abandoned.
-    pub fn new(guard: Box<FillGuard>, attempt: &Attempt<'_>, response: &UpstreamResponse) -> Option<Self> {
+    pub fn new(
+        guard: Box<FillGuard>,
+        attempt: &Attempt<'_>,
+        response: &UpstreamResponse,
+        memory: Reservation,
+    ) -> Option<Self> {
         let status = response.head.status;
-        let copy = if status == StatusCode::OK { ResponseCopy::of(attempt, response) } else { None };
+        let copy = if status == StatusCode::OK { ResponseCopy::of(attempt, response, &memory) } else { None };
         let Some(copy) = copy else {
             guard.abandon();
             return None;
@@ -55,6 +63,7 @@ impl CacheRecorder {
             provider: attempt.provider().name.clone(),
             model: attempt.model().map(ToOwned::to_owned),
             copy,
+            memory,
         })
     }
 
@@ -62,22 +71,26 @@ impl CacheRecorder {
     pub fn feed(&mut self, chunk: &[u8]) {
         let is_kept = match &mut self.copy {
             ResponseCopy::Body(body) => {
-                body.extend_from_slice(chunk);
-                body.len() <= MAX_ENTRY_BYTES
+                body.len() + chunk.len() <= MAX_ENTRY_BYTES && body.append(chunk).is_ok()
             }
-            ResponseCopy::Stream(aggregator) => aggregator.feed(chunk).is_ok(),
+            ResponseCopy::Stream(aggregator) => {
+                self.memory.grow(chunk.len()).is_ok() && aggregator.feed(chunk).is_ok()
+            }
             ResponseCopy::Whole(_) | ResponseCopy::Discarded => true,
         };
         if !is_kept {
             self.copy = ResponseCopy::Discarded;
+            self.memory.shrink_to(0);
         }
     }
 
     /// The response is complete: stores it, if it is storable.
     pub fn complete(self, usage: Option<Usage>) {
         let body = match self.copy {
-            ResponseCopy::Whole(body) => Some(body),
-            ResponseCopy::Body(body) => Some(body.into()),
+            // The entry counts as memory of the cache, so it must not keep that of the response.
+            ResponseCopy::Whole(body) if body.len() > MAX_ENTRY_BYTES => None,
+            ResponseCopy::Whole(body) => Some(Bytes::copy_from_slice(&body)),
+            ResponseCopy::Body(body) => Some(body.release().into()),
             ResponseCopy::Stream(aggregator) => aggregator.finish().ok().map(Bytes::from),
             ResponseCopy::Discarded => None,
         };
@@ -103,13 +116,13 @@ impl CacheRecorder {
 }
 
 impl ResponseCopy {
-    fn of(attempt: &Attempt<'_>, response: &UpstreamResponse) -> Option<Self> {
+    fn of(attempt: &Attempt<'_>, response: &UpstreamResponse, memory: &Reservation) -> Option<Self> {
         let translator = match &response.content {
             ResponseContent::Buffered(content) => return Some(Self::Whole(content.body.clone())),
             ResponseContent::Streaming { translator, .. } => translator,
         };
         match response.framing {
-            BodyFraming::Json => Some(Self::Body(Vec::new())),
+            BodyFraming::Json => Some(Self::Body(HeldBuffer::new(memory.empty_sibling()))),
             BodyFraming::Sse | BodyFraming::EventStream => {
                 let framing = if translator.is_some() { BodyFraming::Sse } else { response.framing };
                 let aggregator = StreamAggregator::new(attempt.wire_format()?, framing, MAX_ENTRY_BYTES);

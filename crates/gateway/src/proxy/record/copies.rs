@@ -7,46 +7,57 @@ use gateway_core::llm::estimate::{estimate_from_chars, estimate_tokens};
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::logs::{BodyStorage, MAX_BODY_BYTES};
 
+use crate::memory::{Reservation, hold};
 use crate::outbound::body::StreamedCopy;
 
-const SMALL_BODY: usize = 8 << 10;
+/// The memory of so much of a response is reserved with the request.
+const SMALL_RESPONSE: usize = 8 << 10;
 
 pub(super) struct BodyCopies {
     /// Bodies are logged.
     is_enabled: bool,
     request: RequestCopy,
     response: Vec<u8>,
+    /// For the response.
+    memory: Reservation,
     is_response_truncated: bool,
     pub response_is_stream: bool,
 }
 
 enum RequestCopy {
     None,
-    Whole(Bytes),
+    /// The start of the body, and its length.
+    Buffered(Bytes, usize),
     /// Filled while the body is sent.
     Streamed(Arc<Mutex<StreamedCopy>>),
 }
 
 impl BodyCopies {
-    pub fn new(is_enabled: bool) -> Self {
+    pub fn new(is_enabled: bool, memory: Reservation) -> Self {
         Self {
             is_enabled,
             request: RequestCopy::None,
             response: Vec::new(),
+            memory,
             is_response_truncated: false,
             response_is_stream: false,
         }
     }
 
+    /// A long body is copied in part, so that it need not be kept while the response streams.
     pub fn set_request(&mut self, body: &Bytes) {
-        // A small body is copied: a slice would keep hyper's whole read buffer alive while the response streams.
-        let is_small = body.len() < SMALL_BODY;
-        self.request = RequestCopy::Whole(if is_small { Bytes::copy_from_slice(body) } else { body.clone() });
+        let copy = if body.len() <= MAX_BODY_BYTES {
+            body.clone()
+        } else {
+            let memory = self.memory.sibling(MAX_BODY_BYTES);
+            memory.map_or_else(|_| Bytes::new(), |memory| hold(body[..MAX_BODY_BYTES].to_vec(), memory))
+        };
+        self.request = RequestCopy::Buffered(copy, body.len());
     }
 
     pub fn stream_request(&mut self) -> Arc<Mutex<StreamedCopy>> {
         let capacity = if self.is_enabled { MAX_BODY_BYTES } else { 0 };
-        let copy = Arc::new(Mutex::new(StreamedCopy::with_capacity(capacity)));
+        let copy = Arc::new(Mutex::new(StreamedCopy::with_capacity(capacity, self.memory.empty_sibling())));
         self.request = RequestCopy::Streamed(Arc::clone(&copy));
         copy
     }
@@ -54,9 +65,27 @@ impl BodyCopies {
     pub fn append_response(&mut self, chunk: &[u8]) {
         if self.is_enabled && !self.is_response_truncated {
             let capacity = MAX_BODY_BYTES - self.response.len();
-            self.is_response_truncated = chunk.len() > capacity;
-            self.response.extend_from_slice(&chunk[..chunk.len().min(capacity)]);
+            let copied = &chunk[..chunk.len().min(capacity)];
+            let has_room = self.prepare_response(copied.len());
+            if has_room {
+                self.response.extend_from_slice(copied);
+            }
+            self.is_response_truncated = chunk.len() > capacity || !has_room;
         }
+    }
+
+    /// Makes room for so many more bytes. Returns false if there is no memory for them.
+    fn prepare_response(&mut self, bytes: usize) -> bool {
+        let (length, capacity) = (self.response.len() + bytes, self.response.capacity());
+        if length <= capacity {
+            return true;
+        }
+        let wanted = length.max(capacity * 2).min(MAX_BODY_BYTES);
+        let is_reserved = self.memory.resize(wanted.saturating_sub(SMALL_RESPONSE)).is_ok();
+        if is_reserved {
+            self.response.reserve_exact(wanted - self.response.len());
+        }
+        is_reserved
     }
 
     /// The copy ends here.
@@ -69,8 +98,8 @@ impl BodyCopies {
             return (Vec::new(), BodyStorage::Off);
         }
         self.with_request(|body, length| {
-            let storage = if length > MAX_BODY_BYTES { BodyStorage::Truncated } else { BodyStorage::Full };
-            (body[..body.len().min(MAX_BODY_BYTES)].to_vec(), storage)
+            let storage = if length > body.len() { BodyStorage::Truncated } else { BodyStorage::Full };
+            (body.to_vec(), storage)
         })
     }
 
@@ -102,10 +131,10 @@ impl BodyCopies {
     fn with_request<T>(&self, read: impl FnOnce(&[u8], usize) -> T) -> T {
         match &self.request {
             RequestCopy::None => read(&[], 0),
-            RequestCopy::Whole(body) => read(body, body.len()),
+            RequestCopy::Buffered(body, length) => read(body, *length),
             RequestCopy::Streamed(copy) => {
                 let copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
-                read(&copy.prefix, copy.length)
+                read(copy.prefix(), copy.length)
             }
         }
     }

@@ -131,11 +131,20 @@ impl GatewayProcess {
         self.limit_file_size("unlimited");
     }
 
-    /// Sets the limit of the running process with util-linux's `prlimit`.
+    /// From now on the process can open only this many more files and connections.
+    pub fn limit_descriptors(&self, more: usize) {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count();
+        self.set_limit(&format!("--nofile={}:", open + more));
+    }
+
     fn limit_file_size(&self, bytes: &str) {
+        self.set_limit(&format!("--fsize={bytes}:unlimited"));
+    }
+
+    /// Sets a limit of the running process with util-linux's `prlimit`.
+    fn set_limit(&self, limit: &str) {
         let id = self.child.id().to_string();
-        let limit = format!("--fsize={bytes}:unlimited");
-        let changed = Command::new("prlimit").args(["--pid", &id, &limit]).status();
+        let changed = Command::new("prlimit").args(["--pid", &id, limit]).status();
         assert!(changed.is_ok_and(|status| status.success()), "prlimit (util-linux) is needed for this test");
     }
 

@@ -56,11 +56,19 @@ impl RawConnection {
 
     /// Reads the next response head, including interim responses.
     pub async fn head(&mut self) -> Head {
+        let head = self.try_head().await;
+        head.unwrap_or_else(|| panic!("the connection ended before a head: {:?}", self.seen()))
+    }
+
+    /// Reads the next response head. `None` if the connection is closed instead.
+    pub async fn try_head(&mut self) -> Option<Head> {
         let end = loop {
             if let Some(at) = self.inbox.windows(4).position(|window| window == b"\r\n\r\n") {
                 break at + 4;
             }
-            assert!(self.more().await, "the connection ended before a head: {:?}", self.seen());
+            if !self.more().await {
+                return None;
+            }
         };
         let head: Vec<u8> = self.inbox.drain(..end).collect();
         let text = String::from_utf8(head).unwrap();
@@ -70,7 +78,7 @@ impl RawConnection {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
             .collect();
-        Head { status, headers }
+        Some(Head { status, headers })
     }
 
     /// Reads one chunk of a chunked body. `None` is the end of the body.
@@ -125,6 +133,12 @@ impl RawConnection {
         assert!(self.inbox.is_empty(), "already here: {:?}", self.seen());
         let read = timeout(time, self.stream.read_buf(&mut self.inbox)).await;
         assert!(read.is_err(), "something came: {:?}", self.seen());
+    }
+
+    /// Reads until the peer closes the connection. Returns what it sent.
+    pub async fn until_closed(&mut self) -> Vec<u8> {
+        while self.more().await {}
+        std::mem::take(&mut self.inbox)
     }
 
     async fn need(&mut self) -> Result<(), Cut> {

@@ -1,0 +1,309 @@
+//! The memory budget: what requests and jobs hold of bodies is reserved here first, so that no organization can use up
+//! the memory of the process. `core::memory` decides how organizations share the budget.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use gateway_core::ids::OrgId;
+use gateway_core::memory::MemoryUse;
+
+use crate::problem::Problem;
+
+/// Reservations are made in multiples of this, so that a request with a small body takes one step. It also stands for
+/// the other memory of a request.
+const QUANTUM: usize = 16 << 10;
+/// Callers that are not authenticated have one of so many parts of the budget together.
+const ANONYMOUS_PARTS: u64 = 16;
+/// Accounts of organizations that are no longer in use are removed when there are this many.
+const MIN_SWEPT_ACCOUNTS: usize = 1_024;
+const MIN_BUFFER: usize = 1 << 10;
+
+pub struct MemoryBudget {
+    shared: Arc<Shared>,
+    accounts: Mutex<Accounts>,
+    anonymous: Arc<MemoryAccount>,
+}
+
+struct Shared {
+    total: u64,
+    used: AtomicU64,
+    refusals: AtomicU64,
+}
+
+#[derive(Default)]
+struct Accounts {
+    by_org: HashMap<OrgId, Weak<MemoryAccount>>,
+    sweep_at: usize,
+}
+
+/// What one organization holds.
+pub struct MemoryAccount {
+    shared: Arc<Shared>,
+    used: AtomicU64,
+    max: u64,
+}
+
+/// The organization holds as much as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryExhausted;
+
+impl From<MemoryExhausted> for Problem {
+    fn from(_: MemoryExhausted) -> Self {
+        Problem::overloaded(
+            "the requests in progress of this organization use up its share of the gateway's memory; retry after the \
+             time in Retry-After, with smaller bodies or fewer requests at once",
+        )
+    }
+}
+
+impl MemoryBudget {
+    pub fn new(total: u64) -> Self {
+        let shared = Arc::new(Shared { total, used: AtomicU64::new(0), refusals: AtomicU64::new(0) });
+        let anonymous = Arc::new(MemoryAccount::new(&shared, total / ANONYMOUS_PARTS));
+        Self { shared, accounts: Mutex::default(), anonymous }
+    }
+
+    /// The account of an organization. There is one as long as something uses it.
+    pub fn account(&self, org: OrgId) -> Arc<MemoryAccount> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = accounts.by_org.get(&org).and_then(Weak::upgrade) {
+            return account;
+        }
+        let account = Arc::new(MemoryAccount::new(&self.shared, self.shared.total));
+        accounts.by_org.insert(org, Arc::downgrade(&account));
+        if accounts.by_org.len() >= accounts.sweep_at.max(MIN_SWEPT_ACCOUNTS) {
+            accounts.by_org.retain(|_, account| account.strong_count() > 0);
+            accounts.sweep_at = accounts.by_org.len() * 2;
+        }
+        account
+    }
+
+    /// The account of all callers that are not authenticated.
+    pub fn anonymous(&self) -> &Arc<MemoryAccount> {
+        &self.anonymous
+    }
+
+    pub fn used(&self) -> u64 {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
+    pub fn refusals(&self) -> u64 {
+        self.shared.refusals.load(Ordering::Relaxed)
+    }
+}
+
+impl MemoryAccount {
+    fn new(shared: &Arc<Shared>, max: u64) -> Self {
+        Self { shared: Arc::clone(shared), used: AtomicU64::new(0), max }
+    }
+
+    /// A reservation of nothing, which can grow.
+    pub fn open(self: &Arc<Self>) -> Reservation {
+        Reservation { account: Arc::clone(self), bytes: 0, reserved: 0 }
+    }
+
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, MemoryExhausted> {
+        let mut reservation = self.open();
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), MemoryExhausted> {
+        let Shared { total, used, refusals } = &*self.shared;
+        let is_admitted = |used: u64, own: u64| {
+            own.saturating_add(bytes) <= self.max && MemoryUse { total: *total, used, own }.admits(bytes)
+        };
+        // A refused reservation must not disturb the others, so it is usually found before anything is added.
+        if is_admitted(used.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {
+            let all = used.fetch_add(bytes, Ordering::Relaxed);
+            let own = self.used.fetch_add(bytes, Ordering::Relaxed);
+            if is_admitted(all, own) {
+                return Ok(());
+            }
+            self.give_back(bytes);
+        }
+        refusals.fetch_add(1, Ordering::Relaxed);
+        Err(MemoryExhausted)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.shared.used.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Memory that is reserved until this is dropped.
+pub struct Reservation {
+    account: Arc<MemoryAccount>,
+    bytes: usize,
+    /// At least `bytes`, in whole quanta.
+    reserved: usize,
+}
+
+impl Reservation {
+    pub fn grow(&mut self, bytes: usize) -> Result<(), MemoryExhausted> {
+        let wanted = self.bytes.saturating_add(bytes);
+        if wanted > self.reserved {
+            let reserved = wanted.checked_next_multiple_of(QUANTUM).ok_or(MemoryExhausted)?;
+            self.account.take((reserved - self.reserved) as u64)?;
+            self.reserved = reserved;
+        }
+        self.bytes = wanted;
+        Ok(())
+    }
+
+    /// Counts memory that is in use already, also beyond the share. For work that has limits of its own.
+    pub fn charge(&mut self, bytes: usize) {
+        let reserved = self.bytes.saturating_add(bytes).next_multiple_of(QUANTUM).max(self.reserved);
+        self.account.add((reserved - self.reserved) as u64);
+        (self.bytes, self.reserved) = (self.bytes.saturating_add(bytes), reserved);
+    }
+
+    /// Releases all but this many bytes.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+        let reserved = self.bytes.next_multiple_of(QUANTUM).min(self.reserved);
+        self.account.give_back((self.reserved - reserved) as u64);
+        self.reserved = reserved;
+    }
+
+    /// Grows or shrinks to this many bytes.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), MemoryExhausted> {
+        if bytes <= self.bytes {
+            self.shrink_to(bytes);
+            return Ok(());
+        }
+        self.grow(bytes - self.bytes)
+    }
+
+    /// Another reservation of the same organization.
+    pub fn sibling(&self, bytes: usize) -> Result<Self, MemoryExhausted> {
+        self.account.reserve(bytes)
+    }
+
+    /// A reservation of nothing for the same organization.
+    pub fn empty_sibling(&self) -> Self {
+        self.account.open()
+    }
+
+    /// Adds what another reservation of the same organization has reserved.
+    pub fn absorb(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+        self.reserved += std::mem::take(&mut other.reserved);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.reserved > 0 {
+            self.account.give_back(self.reserved as u64);
+        }
+    }
+}
+
+/// The memory of a management request, from the start of its body to the end of its response.
+#[derive(Clone)]
+pub struct RequestMemory(Arc<Mutex<Reservation>>);
+
+impl RequestMemory {
+    pub fn new(memory: Reservation) -> Self {
+        Self(Arc::new(Mutex::new(memory)))
+    }
+
+    pub fn grow(&self, bytes: usize) -> Result<(), MemoryExhausted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).grow(bytes)
+    }
+
+    /// Counts memory that is in use already.
+    pub fn charge(&self, bytes: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).charge(bytes);
+    }
+
+    /// A reservation of nothing for the same organization.
+    pub fn open(&self) -> Reservation {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).empty_sibling()
+    }
+}
+
+/// Bytes whose memory is reserved until the last copy of them is dropped.
+pub fn hold(bytes: impl AsRef<[u8]> + Send + 'static, memory: Reservation) -> Bytes {
+    struct Held<T> {
+        bytes: T,
+        _memory: Reservation,
+    }
+    impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
+        fn as_ref(&self) -> &[u8] {
+            self.bytes.as_ref()
+        }
+    }
+    Bytes::from_owner(Held { bytes, _memory: memory })
+}
+
+/// A growing buffer whose memory is reserved before it is allocated. Chunks are merged, so many small ones take no more
+/// than their length.
+pub struct HeldBuffer {
+    bytes: Vec<u8>,
+    memory: Reservation,
+}
+
+impl HeldBuffer {
+    pub fn new(memory: Reservation) -> Self {
+        Self { bytes: Vec::new(), memory }
+    }
+
+    /// Prepares the buffer for this many bytes in total.
+    pub fn reserve(&mut self, length: usize) -> Result<(), MemoryExhausted> {
+        if length > self.bytes.capacity() {
+            self.memory.grow(length - self.bytes.capacity())?;
+            self.bytes.reserve_exact(length - self.bytes.len());
+        }
+        Ok(())
+    }
+
+    pub fn append(&mut self, data: &[u8]) -> Result<(), MemoryExhausted> {
+        let length = self.bytes.len() + data.len();
+        if length > self.bytes.capacity() {
+            let doubled = length.max(self.bytes.capacity() * 2).max(MIN_BUFFER);
+            // Without room for the double, just enough may still be possible.
+            self.reserve(doubled).or_else(|_| self.reserve(length))?;
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The bytes, whose memory stays reserved until the last copy of them is dropped.
+    pub fn finish(self) -> Bytes {
+        hold(self.bytes, self.memory)
+    }
+
+    /// The bytes, for an owner with a limit of its own.
+    pub fn release(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

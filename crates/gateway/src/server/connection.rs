@@ -1,0 +1,151 @@
+//! One client connection: the time limits for request heads and idle connections, the protocol settings, and the
+//! graceful end.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::dispatch::{Dispatcher, respond};
+use crate::connections::{ActiveRequest, OpenConnection};
+use crate::write_timeout::WriteTimeoutIo;
+
+/// For a client that does not read its response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A connection without requests is closed after this time. HTTP/1.1 waits for the next head only as long as for any
+/// other.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// A connection that was asked to close and has no request is dropped after this time.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+/// What a connection may make the gateway buffer before a request is authenticated.
+const MAX_HTTP1_BUFFER: usize = 128 << 10;
+const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 512 << 10;
+const MAX_CONCURRENT_STREAMS: u32 = 200;
+/// Streams that the client reset before they were accepted. More of them end the connection.
+const MAX_RESET_STREAMS: usize = 20;
+const MAX_ERROR_RESET_STREAMS: usize = 256;
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A client that opened a connection.
+pub struct Client {
+    pub stream: std::net::TcpStream,
+    pub peer: std::net::SocketAddr,
+    pub open: OpenConnection,
+}
+
+pub fn connection_builder(head_timeout: Duration) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(MAX_HTTP1_BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEADER_LIST_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_ERROR_RESET_STREAMS)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL);
+    builder
+}
+
+/// Serves a connection until it closes.
+pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExecutor>, client: Client) {
+    let Client { stream, peer, open } = client;
+    let Ok(stream) = TcpStream::from_std(stream) else { return };
+    let config = &dispatcher.handlers.app.services.config;
+    let (head_timeout, write_timeout) = (config.head_timeout, config.proxy_timeout.min(WRITE_TIMEOUT));
+    let mut timer = pin!(tokio::time::sleep(head_timeout));
+    let mut close_requested = pin!(open.state.close_requested());
+    // Nothing is allocated for a connection that sends nothing.
+    tokio::select! {
+        biased;
+        readable = stream.readable() => if readable.is_err() { return },
+        () = close_requested.as_mut() => return,
+        () = timer.as_mut() => {
+            open.counters().closed_head_timeout.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+    }
+    let state = &open.state;
+    let service = service_fn(|request| {
+        let (dispatcher, active) = (Arc::clone(&dispatcher), state.begin_request());
+        // Boxed, because hyper moves the future and keeps its memory while a stream runs for minutes.
+        Box::pin(async move {
+            let response = respond(&dispatcher, peer, request).await;
+            Ok::<_, Infallible>(response.map(|body| TrackedBody { body, _active: active }))
+        })
+    });
+    let io = WriteTimeoutIo::new(stream, write_timeout);
+    let mut http = pin!(builder.serve_connection(io, service));
+    let mut is_closing = false;
+    loop {
+        tokio::select! {
+            biased;
+            // Errors of a connection need no handling: its requests have written their own log rows.
+            _ = http.as_mut() => return,
+            () = close_requested.as_mut(), if !is_closing => {
+                is_closing = true;
+                http.as_mut().graceful_shutdown();
+                timer.as_mut().reset(Instant::now() + CLOSE_GRACE);
+            }
+            () = timer.as_mut() => {
+                let next = match state.idle_time() {
+                    Some(_) if is_closing => return,
+                    None if is_closing => CLOSE_GRACE,
+                    _ if !state.had_request() => {
+                        open.counters().closed_head_timeout.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                    Some(idle) if idle >= IDLE_TIMEOUT => {
+                        open.counters().closed_idle.fetch_add(1, Ordering::Relaxed);
+                        state.request_close();
+                        continue;
+                    }
+                    idle => IDLE_TIMEOUT.saturating_sub(idle.unwrap_or_default()),
+                };
+                timer.as_mut().reset(Instant::now() + next);
+            }
+        }
+    }
+}
+
+/// A response body whose connection is busy until it has been sent or dropped.
+struct TrackedBody {
+    body: Body,
+    _active: ActiveRequest,
+}
+
+impl HttpBody for TrackedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

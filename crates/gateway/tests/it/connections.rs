@@ -1,0 +1,175 @@
+//! Client connections: time limits, limits on their number, and which ones are closed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tempfile::tempdir;
+
+use crate::support::{Backend, GatewayProcess, RawConnection, TestApp, command, request, request_head};
+
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: gateway.test\r\n\r\n";
+/// Settings frames follow the preface.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+
+async fn start(settings: &[(&str, &str)]) -> TestApp {
+    TestApp::start_with(Backend::Sqlite, settings).await
+}
+
+/// Sends a request and keeps the connection. Returns false if the gateway closed it.
+async fn is_answered(connection: &mut RawConnection) -> bool {
+    if !connection.try_send(HEALTH).await {
+        return false;
+    }
+    let Some(head) = connection.try_head().await else { return false };
+    connection.body(&head).await.unwrap();
+    head.status == 200
+}
+
+/// Waits until a new connection is served.
+async fn served_connection(app: &TestApp) -> RawConnection {
+    for _ in 0..250 {
+        let mut connection = RawConnection::connect(app.address).await;
+        if is_answered(&mut connection).await {
+            return connection;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("no connection was served within 5 s");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_without_a_request_head_is_closed_whatever_it_speaks() {
+    let app = start(&[("GATEWAY_HEAD_TIMEOUT_MS", "600")]).await;
+    let starts: [&[u8]; 7] = [
+        b"",
+        b"PRI",
+        b"PRI * HTTP/2.0\r\n\r\nSM",
+        PREFACE,
+        b"GET / HTTP/1.1\r\nhost:",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x00\x00\x00\x00",
+    ];
+    let mut connections = Vec::new();
+    for start in starts {
+        let mut connection = RawConnection::connect(app.address).await;
+        assert!(connection.try_send(start).await);
+        connections.push(connection);
+    }
+    for (connection, start) in connections.iter_mut().zip(starts) {
+        let sent = connection.until_closed().await;
+        assert!(!sent.starts_with(b"HTTP/1.1 2"), "{start:?}: {}", String::from_utf8_lossy(&sent));
+    }
+    assert!(app.app.connections.counters.closed_head_timeout.load(Ordering::Relaxed) >= 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_head_that_is_not_finished_closes_the_connection_but_a_slow_body_does_not() {
+    let app = start(&[("GATEWAY_HEAD_TIMEOUT_MS", "600")]).await;
+    let mut connection = served_connection(&app).await;
+    connection.send("GET /healthz HT").await;
+    connection.until_closed().await;
+
+    let body = br#"{"email": "a@example.com", "password": "wrong password"}"#;
+    let mut slow = RawConnection::connect(app.address).await;
+    let whole = request("POST", "/api/v1/login", &[], body);
+    let (first, last) = whole.split_at(whole.len() - 5);
+    slow.send(first).await;
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    slow.send(last).await;
+    assert_eq!(slow.head().await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_the_limit_the_longest_idle_connection_makes_room() {
+    let app = start(&[("GATEWAY_MAX_CONNECTIONS", "3")]).await;
+    let mut first = served_connection(&app).await;
+    let mut second = served_connection(&app).await;
+    let mut third = served_connection(&app).await;
+    // The first one is not the one that has been idle for longest.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert!(is_answered(&mut first).await);
+    let mut fourth = RawConnection::connect(app.address).await;
+    assert!(is_answered(&mut fourth).await);
+    second.until_closed().await;
+    for connection in [&mut first, &mut third, &mut fourth] {
+        assert!(is_answered(connection).await);
+    }
+    let counters = &app.app.connections.counters;
+    assert_eq!(counters.closed_for_room.load(Ordering::Relaxed), 1);
+    assert_eq!(counters.refused_total.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_all_connections_are_busy_a_new_one_is_refused() {
+    let app = start(&[("GATEWAY_MAX_CONNECTIONS", "2")]).await;
+    let ada = app.signup("acme").await;
+    let waiting = request_head(
+        "POST",
+        "/v1/chat/completions",
+        &[
+            ("x-gateway-key", &ada.api_key),
+            ("x-gateway-provider", "sandbox"),
+            ("x-sandbox-delay-ms", "60000"),
+            ("content-length", "0"),
+        ],
+    );
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut connection = served_connection(&app).await;
+        connection.send(&waiting).await;
+        busy.push(connection);
+    }
+    let counters = &app.app.connections.counters;
+    // Until both requests have arrived, a connection may still be idle.
+    for _ in 0..250 {
+        if counters.refused_total.load(Ordering::Relaxed) > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        RawConnection::connect(app.address).await.until_closed().await;
+    }
+    assert!(counters.refused_total.load(Ordering::Relaxed) > 0);
+    busy.clear();
+    served_connection(&app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_has_a_limit_of_its_own() {
+    let app = start(&[("GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", "2")]).await;
+    let mut first = served_connection(&app).await;
+    let second = served_connection(&app).await;
+    let mut third = RawConnection::connect(app.address).await;
+    assert!(third.until_closed().await.is_empty());
+    assert!(is_answered(&mut first).await);
+    drop(second);
+    served_connection(&app).await;
+    assert!(app.app.connections.counters.refused_address.load(Ordering::Relaxed) >= 1);
+
+    let exempt =
+        start(&[("GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", "1"), ("GATEWAY_TRUSTED_PROXIES", "127.0.0.0/8")])
+            .await;
+    let _first = served_connection(&exempt).await;
+    let mut second = RawConnection::connect(exempt.address).await;
+    assert!(is_answered(&mut second).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_file_descriptors_idle_connections_make_room() {
+    let data = tempdir().unwrap();
+    let process = GatewayProcess::start(command(data.path(), &["serve"]).env("GATEWAY_WORKERS", "1"));
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        let mut connection = RawConnection::connect(process.address).await;
+        assert!(is_answered(&mut connection).await);
+        idle.push(connection);
+    }
+    process.limit_descriptors(6);
+    // These wait in the backlog of the kernel until the gateway accepts them.
+    for _ in 0..40 {
+        idle.push(RawConnection::connect(process.address).await);
+    }
+    for _ in 0..5 {
+        let mut connection = RawConnection::connect(process.address).await;
+        assert!(is_answered(&mut connection).await, "accepting never stops");
+    }
+}
