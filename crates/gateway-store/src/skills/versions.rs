@@ -88,7 +88,8 @@ pub async fn unjudged_versions(db: &Db, job: &str, limit: i64) -> Result<Vec<Unj
             "SELECT s.org_id, v.skill_id, v.version FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
              WHERE v.judged = 0 AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.name = $1 \
              AND j.only_one = v.skill_id || ':' || v.version) \
-             AND (SELECT COUNT(*) FROM jobs q WHERE q.name = $1 AND q.org_id = s.org_id) < $2 \
+             AND s.org_id NOT IN (SELECT q.org_id FROM jobs q WHERE q.name = $1 GROUP BY q.org_id \
+                                  HAVING COUNT(*) >= $2) \
              ORDER BY v.created_at DESC LIMIT $2",
             args![job, limit],
         )

@@ -114,6 +114,25 @@ fn names_of_providers_do_not_add_series_without_bound() {
 }
 
 #[test]
+fn waiting_and_refused_work_of_tenants_is_told() {
+    let compute = SlotStats { waiting: 3, granted: 10, refused: 2, waited_ms: 1_500 };
+    let queries = SlotStats { waiting: 1, refused: 4, ..SlotStats::default() };
+    let text = Metrics::new(1).render(&ProcessState { compute, queries, ..ProcessState::default() });
+    for line in [
+        "# HELP gateway_compute_waiting Pieces of computation that wait for a thread.",
+        "gateway_compute_waiting 3",
+        "gateway_compute_started_total 10",
+        "# HELP gateway_compute_refused_total Pieces of computation that were refused.",
+        "gateway_compute_refused_total 2",
+        "gateway_compute_wait_ms_total 1500",
+        "gateway_queries_waiting 1",
+        "gateway_queries_refused_total 4",
+    ] {
+        has_line(&text, line);
+    }
+}
+
+#[test]
 fn memory_and_connections_are_shown() {
     let state = ProcessState {
         memory_bytes: 5,

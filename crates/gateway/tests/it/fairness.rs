@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::datasets::DatasetFixture;
 use crate::support::log_rows::{row, with};
-use crate::support::receiver::receiver;
+use crate::support::receiver::{receiver, webhook};
 use crate::support::skills::{fields, path};
 use crate::support::{Account, Backend, ProxyFixture, TestApp};
 use crate::upstream::Reply;
@@ -17,6 +17,12 @@ use crate::upstream::Reply;
 /// Computes for long on every row: many states, and a text in which none of them is ever left.
 fn hostile_pattern() -> Value {
     json!({"field": "request", "pattern": "a[ab]{500}[^ab]"})
+}
+
+/// Each number of the document is compared with every value.
+fn hostile_schema() -> Value {
+    let values: Vec<String> = (0..1_000).map(|number| format!("name {number}")).collect();
+    json!({"schema": {"items": {"anyOf": [{"enum": values}, {"type": "integer"}]}}})
 }
 
 fn hostile_request(bytes: usize) -> Vec<u8> {
@@ -70,6 +76,43 @@ on_both!(a_hostile_run_delays_another_organization_by_its_turns_only, |app| asyn
     assert!(app.app.services.compute.stats().granted < 60);
 });
 
+on_both!(hostile_evals_of_live_traffic_stop_neither_management_nor_the_evals_of_others, |app| async move {
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let live = async |by: &Account, evaluator: &str, config: Value| {
+        let body = json!({"name": "live", "type": "static", "evaluator": evaluator, "config": config, "sample_rate": 1.0});
+        app.post("/api/v1/evals", body).bearer(&by.token).send().await.expect(201)
+    };
+    live(&eve, "regex", hostile_pattern()).await;
+    live(&eve, "json_schema", hostile_schema()).await;
+    let own = live(&ada, "contains", json!({"value": "x"})).await;
+    let (now, request) = (app.app.services.clock.now(), hostile_request(20_000));
+    let numbers = format!("[{}1]", "1,".repeat(10_000));
+    let response = json!({"choices": [{"message": {"role": "assistant", "content": numbers}}]}).to_string();
+    for _ in 0..40 {
+        let hostile = with(row(&eve, now), |row| {
+            row.request.clone_from(&request);
+            row.response = response.clone().into_bytes();
+        });
+        app.app.proxy.spool.append(0, hostile);
+    }
+    app.app.current_logs(eve.org_id.parse().unwrap()).await;
+    let mine = row(&ada, now);
+    app.app.proxy.spool.append(0, mine.clone());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let path = format!("/api/v1/evals/{}/results", own["id"]);
+        let results = app.get(&path).bearer(&ada.token).send().await.expect(200);
+        app.get("/api/v1/auth/entitlements").bearer(&ada.token).send().await.expect(200);
+        if results.as_array().unwrap().iter().any(|result| result["log_id"] == mine.id) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the row of another organization is not judged");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The metrics tell how much was waiting.
+    assert!(app.app.services.compute.stats().granted > 0);
+});
+
 on_both!(texts_that_are_too_long_for_a_pattern_or_schema_are_errors_with_a_reason, |app| async move {
     let eve = app.signup("evil").await;
     let long = "x".repeat(200_000);
@@ -80,7 +123,7 @@ on_both!(texts_that_are_too_long_for_a_pattern_or_schema_are_errors_with_a_reaso
     for (evaluator, config) in [
         ("regex", json!({"pattern": "a[ab]{500}[^ab]"})),
         ("json_schema", json!({"schema": {"enum": names}})),
-        ("contains", json!({"values": (0..1_000).map(|n| format!("v{n}")).collect::<Vec<_>>()})),
+        ("contains", json!({"values": (0..20).map(|n| format!("v{n}")).collect::<Vec<_>>()})),
     ] {
         let eval = app.eval(&eve, "static", evaluator, config).await;
         let run = app.eval_run(&eve, &eval, json!({})).await;
@@ -133,6 +176,23 @@ on_both!(a_slow_receiver_of_one_organization_does_not_delay_the_deliveries_of_an
     app.create_key(&ada.token, json!({"name": "mine"})).await;
     app.delivery(&ada, &hook, "delivered", |delivery| delivery["status"] == "delivered").await;
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+});
+
+on_both!(slow_destinations_of_one_organization_do_not_delay_the_export_of_another, |app| async move {
+    let (eve, ada) = (app.enterprise("evil").await, app.enterprise("acme").await);
+    let slow = receiver(Reply::new(200).delay_head(Duration::from_secs(60))).await;
+    let fast = receiver(Reply::new(200)).await;
+    for number in 0..20 {
+        let mut export = webhook(&slow);
+        export["name"] = json!(format!("slow {number}"));
+        app.export(&eve, &export).await;
+    }
+    let mine = app.export(&ada, &webhook(&fast)).await;
+    let now = app.app.services.clock.now();
+    let rows: Vec<_> = (0..200).map(|_| row(&eve, now)).chain([row(&ada, now)]).collect();
+    app.write(&rows).await;
+    app.export_status(&ada, &mine, "delivered", |status| status["delivered"] == 1).await;
+    assert!(fast.requests().len() == 1);
 });
 
 on_both!(an_import_is_visible_at_once_and_lets_other_writers_through, |app| async move {
