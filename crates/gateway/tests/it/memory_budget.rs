@@ -14,6 +14,8 @@ use crate::upstream::Reply;
 
 const MIB: usize = 1 << 20;
 const SMALL_BUDGET: (&str, &str) = ("GATEWAY_MEMORY_BYTES", "16777216");
+/// All areas of the API are open.
+const ENTERPRISE: (&str, &str) = ("GATEWAY_DEFAULT_PLAN", "enterprise");
 /// What an organization alone may hold of it.
 const SHARE: usize = 8 * MIB;
 const CHAT: &str = "/v1/chat/completions";
@@ -99,31 +101,36 @@ on_both!(one_organization_cannot_use_up_the_memory, [SMALL_BUDGET], |app| async 
     answer.raw(chat(MIB)).send().await.expect(200);
 });
 
-on_both!(a_body_that_cannot_be_held_is_refused_before_it_is_sent, [SMALL_BUDGET], |app| async move {
-    let ada = app.signup("acme").await;
-    let length = (SHARE + 1).to_string();
-    let key = ("x-gateway-key", ada.api_key.as_str());
-    for (path, headers, expected) in [
-        (CHAT, proxied(&ada, &[]), vec!["code", "error", "error_code", "message"]),
-        ("/api/v1/keys", vec![key], vec!["code", "message"]),
-        ("/api/v1/skills", vec![key], vec!["error", "error_code"]),
-    ] {
-        let headers: Vec<_> = headers.into_iter().chain([("content-length", length.as_str())]).collect();
-        let mut connection = RawConnection::connect(app.address).await;
-        connection.send(request_head("POST", path, &headers)).await;
-        if path == CHAT {
-            // Whether a body is held depends on its model.
-            connection.send(r#"{"model":"sandbox-small","stream":false,"#).await;
+on_both!(
+    a_body_that_cannot_be_held_is_refused_before_it_is_sent,
+    [SMALL_BUDGET, ENTERPRISE],
+    |app| async move {
+        let ada = app.signup("acme").await;
+        let length = (SHARE + 1).to_string();
+        let key = ("x-gateway-key", ada.api_key.as_str());
+        for (path, headers, expected) in [
+            (CHAT, proxied(&ada, &[]), vec!["code", "error", "error_code", "message"]),
+            ("/api/v1/keys", vec![key], vec!["code", "message"]),
+            ("/api/v1/skills", vec![key], vec!["error", "error_code"]),
+        ] {
+            let headers: Vec<_> = headers.into_iter().chain([("content-length", length.as_str())]).collect();
+            let mut connection = RawConnection::connect(app.address).await;
+            connection.send(request_head("POST", path, &headers)).await;
+            if path == CHAT {
+                // Whether a body is held depends on its model.
+                connection.send(r#"{"model":"sandbox-small","stream":false,"#).await;
+            }
+            let head = connection.head().await;
+            assert_eq!((head.status, head.header("retry-after")), (503, Some("1")), "{path}");
+            let body: serde_json::Value =
+                serde_json::from_slice(&connection.body(&head).await.unwrap()).unwrap();
+            let code = body.get("code").or(body.get("error_code"));
+            assert_eq!(code, Some(&json!("overloaded")), "{body}");
+            assert!(expected.iter().all(|name| body.get(*name).is_some()), "{path}: {body}");
         }
-        let head = connection.head().await;
-        assert_eq!((head.status, head.header("retry-after")), (503, Some("1")), "{path}");
-        let body: serde_json::Value = serde_json::from_slice(&connection.body(&head).await.unwrap()).unwrap();
-        let code = body.get("code").or(body.get("error_code"));
-        assert_eq!(code, Some(&json!("overloaded")), "{body}");
-        assert!(expected.iter().all(|name| body.get(*name).is_some()), "{path}: {body}");
+        until_all_released(&app).await;
     }
-    until_all_released(&app).await;
-});
+);
 
 on_both!(small_chunks_take_about_their_length, [SMALL_BUDGET], |app| async move {
     let ada = app.signup("acme").await;
