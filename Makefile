@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test torture lint bench soak mutants clean-services
+.PHONY: help run build console test fuzz torture lint bench soak mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,10 @@ console: ## Build the web console; needs Node.js 20, and is left out without it
 
 test: ## Run every test; brings its own PostgreSQL, Redis, Chromium and Python packages
 	@scripts/test
+
+fuzz: ## Mutate the inputs of every parser; FUZZ_SECONDS=600 for each of six groups
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(CARGO) test -p gateway-core --test hostile -- fuzz:: --nocapture
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(CARGO) test -p gateway --test it -- fuzz:: --nocapture
 
 torture: ## Inject faults by seed into disk, databases and clock; TORTURE_SECONDS=3600
 	@FAULT_SECONDS=$(or $(TORTURE_SECONDS),3600) scripts/services run -- \

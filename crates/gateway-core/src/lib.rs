@@ -24,6 +24,7 @@ pub mod memory;
 pub mod otlp;
 pub mod pricing;
 pub mod prompts;
+pub mod quotas;
 pub mod route;
 pub mod scopes;
 pub mod search_terms;

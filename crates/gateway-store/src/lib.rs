@@ -33,6 +33,7 @@ pub mod page;
 pub mod playground;
 pub mod prompts;
 pub mod providers;
+pub mod quotas;
 pub mod redis;
 pub mod rubrics;
 pub mod skills;

@@ -55,6 +55,7 @@ const LOGS: &[(&str, &str)] = &[
     ("outside", include_str!("../migrations/logs/0004_outside.sql")),
     ("deleted_orgs", include_str!("../migrations/logs/0005_deleted_orgs.sql")),
     ("closed_days", include_str!("../migrations/logs/0006_closed_days.sql")),
+    ("log_days", include_str!("../migrations/logs/0007_log_days.sql")),
 ];
 
 impl Part {
@@ -279,13 +280,14 @@ mod tests {
         ("skill_vectors", "7bfcbad1d74c15577b53c0fe0e69dc30afa15c90c73e2d402514018d7b89ca43"),
         ("jobs_by_org", "7bfec4c8ae15f947ae8a3ba95273c4b2dfbbe5e59665dcfd9941912f23a70be7"),
     ];
-    const RELEASED_LOGS: [(&str, &str); 6] = [
+    const RELEASED_LOGS: [(&str, &str); 7] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
         ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
         ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
         ("outside", "f6f8ea94679db53d9c95f65bb0cd6b55c1276033eced5253a1e05bc7bcdc768d"),
         ("deleted_orgs", "91847c74116cd455a3e4e49254c6a5f19bc8da4e0fb7d079c383d06ccdcc3fd8"),
         ("closed_days", "d813a0ad04b6fe1a97e55fb01b7853a693a0b2b5719efc8ec2811173c5580db6"),
+        ("log_days", "014296140a51a1f52f55e8a8cb7d08e0196b863b5f80f817376ef196e1db5614"),
     ];
 
     #[test]

@@ -56,11 +56,6 @@ pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Webhook>, St
     Ok(page.cut(table::read_all::<Webhook>(&rows)?, |webhook| webhook.id.to_string()))
 }
 
-pub async fn count(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
-    let row = tx.opt("SELECT COUNT(*) AS n FROM webhooks WHERE org_id = $1", args![org]).await?;
-    row.map_or(Ok(0), |row| row.get("n"))
-}
-
 /// Deletes the webhook and its deliveries.
 pub async fn delete(tx: &mut Tx, org: OrgId, id: WebhookId) -> Result<bool, StoreError> {
     Ok(tx.exec("DELETE FROM webhooks WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)

@@ -77,6 +77,8 @@ fn metrics(app: &App) -> String {
         rows_appended: spool.appended.load(Ordering::Relaxed),
         bodies_shed: spool.shed_bodies.load(Ordering::Relaxed),
         rows_shed: spool.shed_rows.load(Ordering::Relaxed),
+        rows_over_quota: app.log_quotas.counted_rows.load(Ordering::Relaxed),
+        bodies_over_quota: app.log_quotas.dropped_bodies.load(Ordering::Relaxed),
         rows_quarantined: spool.set_aside.quarantined(),
         spool_damage: spool.set_aside.damaged(),
         cache_bytes: app.proxy.cache.bytes(),

@@ -20,7 +20,9 @@ use crate::fair_slots::{Overloaded, Slot};
 use crate::health::HealthCache;
 use crate::internal_call::InternalCaller;
 use crate::jobs::JobServices;
+use crate::log::quotas::LogQuotas;
 use crate::proxy::state::ProxyState;
+use crate::quotas::QuotaUsage;
 use crate::rate_limits::RateLimiter;
 use crate::services::Services;
 use crate::shares::{QUERY_PATIENCE, Shares};
@@ -37,6 +39,8 @@ pub struct App {
     pub models: InternalCaller,
     pub jobs: Arc<JobServices>,
     pub health: HealthCache,
+    pub quotas: QuotaUsage,
+    pub log_quotas: Arc<LogQuotas>,
     /// The connections of clients.
     pub connections: Arc<Connections>,
     pub shares: Shares,

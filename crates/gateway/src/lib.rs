@@ -29,6 +29,7 @@ mod outbound;
 pub mod problem;
 pub mod prompts;
 pub mod proxy;
+pub mod quotas;
 pub mod rate_limits;
 pub mod server;
 pub mod services;

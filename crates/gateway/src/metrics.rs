@@ -8,6 +8,7 @@ pub mod exposition;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -23,6 +24,10 @@ const LATENCY_BUCKETS: [f64; 12] =
     [5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 15_000.0, 60_000.0];
 /// Distinct label sets. Further ones are counted together, because callers choose models and tenants name providers.
 const MAX_SERIES: usize = 2_000;
+/// The most label sets of one organization, so that it leaves room for others.
+const MAX_SERIES_OF_ORG: usize = MAX_SERIES / 2;
+/// Longer names of providers and models are not labels.
+const MAX_LABEL_BYTES: usize = 128;
 /// The provider and model of requests whose own label set is not tracked.
 const OVERFLOW: &str = "other";
 
@@ -32,9 +37,16 @@ pub struct Metrics {
     latency: Family<RequestLabels, Histogram, LatencyBuckets>,
     /// One cache of handles per worker thread.
     lanes: Vec<Mutex<SeriesCache>>,
-    /// The label sets that have series of their own.
-    tracked: RwLock<HashSet<RequestLabels>>,
+    tracked: RwLock<TrackedSeries>,
     max_series: usize,
+}
+
+/// The label sets that have series of their own.
+#[derive(Default)]
+struct TrackedSeries {
+    labels: HashSet<RequestLabels>,
+    /// How many each organization was the first to use.
+    by_org: HashMap<OrgId, usize>,
 }
 
 /// State of the process that is read when metrics are scraped.
@@ -45,6 +57,8 @@ pub struct ProcessState {
     pub rows_appended: u64,
     pub bodies_shed: u64,
     pub rows_shed: u64,
+    pub rows_over_quota: u64,
+    pub bodies_over_quota: u64,
     pub rows_quarantined: u64,
     pub spool_damage: u64,
     pub cache_bytes: u64,
@@ -128,7 +142,7 @@ impl Metrics {
         }
         let labels =
             RequestLabels { provider: row.provider.clone(), model: model.to_owned(), status: row.status };
-        let Some(series) = self.admit(&labels) else {
+        let Some(series) = self.admit(&labels, row.org_id) else {
             drop(cache);
             let labels =
                 RequestLabels { provider: OVERFLOW.into(), model: OVERFLOW.into(), status: row.status };
@@ -173,6 +187,16 @@ impl Metrics {
             ("gateway_log_rows_appended", "Log rows appended to the spool", state.rows_appended),
             ("gateway_log_bodies_shed", "Log rows whose bodies were dropped", state.bodies_shed),
             ("gateway_log_rows_shed", "Log rows that were dropped", state.rows_shed),
+            (
+                "gateway_log_rows_over_quota",
+                "Log rows beyond a quota, which were counted but not stored",
+                state.rows_over_quota,
+            ),
+            (
+                "gateway_log_bodies_over_quota",
+                "Log rows whose bodies are beyond a quota and were not stored",
+                state.bodies_over_quota,
+            ),
             ("gateway_log_rows_quarantined", "Log rows that cannot be stored", state.rows_quarantined),
             ("gateway_log_spool_damage", "Damaged places found in the spool", state.spool_damage),
             (
@@ -206,23 +230,28 @@ impl Metrics {
     }
 
     /// The series of a label set, if it is tracked or can still be added.
-    fn admit(&self, labels: &RequestLabels) -> Option<Series> {
+    fn admit(&self, labels: &RequestLabels, org: OrgId) -> Option<Series> {
+        if labels.provider.len().max(labels.model.len()) > MAX_LABEL_BYTES {
+            return None;
+        }
         let tracked = self.tracked.read().unwrap_or_else(PoisonError::into_inner);
-        let (is_tracked, is_full) = (tracked.contains(labels), tracked.len() >= self.max_series);
+        let (is_tracked, has_room) =
+            (tracked.labels.contains(labels), tracked.has_room(self.max_series, org));
         drop(tracked);
-        if !is_tracked && (is_full || !self.track(labels)) {
+        let is_tracked = is_tracked || (has_room && self.track(labels, org));
+        if !is_tracked {
             return None;
         }
         Some(self.series(labels))
     }
 
     /// Adds a label set. Returns false if other threads have used up the space.
-    fn track(&self, labels: &RequestLabels) -> bool {
+    fn track(&self, labels: &RequestLabels, org: OrgId) -> bool {
         let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
-        if tracked.len() < self.max_series {
-            tracked.insert(labels.clone());
+        if tracked.has_room(self.max_series, org) && tracked.labels.insert(labels.clone()) {
+            *tracked.by_org.entry(org).or_default() += 1;
         }
-        tracked.contains(labels)
+        tracked.labels.contains(labels)
     }
 
     fn series(&self, labels: &RequestLabels) -> Series {
@@ -236,6 +265,12 @@ impl Metrics {
             completion_tokens: tokens("completion"),
             latency: self.latency.get_or_create_owned(labels),
         }
+    }
+}
+
+impl TrackedSeries {
+    fn has_room(&self, max_series: usize, org: OrgId) -> bool {
+        self.labels.len() < max_series && self.by_org.get(&org).is_none_or(|count| *count < MAX_SERIES_OF_ORG)
     }
 }
 

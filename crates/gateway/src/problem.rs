@@ -63,6 +63,17 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
+    /// A quota of the organization, with its limit.
+    pub fn quota_exceeded(
+        (quota, limit): (&'static str, u64),
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let mut problem = Self::new(StatusCode::FORBIDDEN, "quota_exceeded", message);
+        problem.extra.insert("quota".into(), quota.into());
+        problem.extra.insert("limit".into(), limit.into());
+        problem
+    }
+
     /// The message is the same for a missing resource and for one of another organization.
     pub fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is no such resource in this organization")

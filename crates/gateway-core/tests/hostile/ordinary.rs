@@ -1,7 +1,38 @@
-//! Ordinary inputs of a given length.
+//! Ordinary inputs: recorded ones of the wire formats, and others of a given length.
+
+use std::fs;
+use std::path::PathBuf;
 
 use gateway_core::llm::eventstream;
 use serde_json::json;
+
+/// The recorded files of a format with this suffix, such as `.request.json`.
+pub fn recorded(format: &str, suffix: &str) -> Vec<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format);
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.retain(|path| path.to_str().unwrap().ends_with(suffix));
+    let read = paths.iter().map(|path| fs::read(path).unwrap());
+    let read: Vec<Vec<u8>> = match (format, suffix) {
+        ("bedrock", ".stream.txt") => read.map(|text| frames(&text)).collect(),
+        _ => read.collect(),
+    };
+    assert!(!read.is_empty(), "no {suffix} of {format}");
+    read
+}
+
+/// Bedrock's recorded streams are lines of event name and payload, with `!` before exceptions.
+fn frames(text: &[u8]) -> Vec<u8> {
+    let frame = |line: &str| {
+        let (name, payload) = line.split_once(' ').unwrap();
+        let headers = match name.strip_prefix('!') {
+            Some(name) => [(":message-type", "exception"), (":exception-type", name)],
+            None => [(":message-type", "event"), (":event-type", name)],
+        };
+        eventstream::encode(&headers, payload.as_bytes()).unwrap()
+    };
+    std::str::from_utf8(text).unwrap().lines().flat_map(frame).collect()
+}
 
 fn repeated_bytes(unit: &[u8], length: usize) -> Vec<u8> {
     unit.repeat(length.div_ceil(unit.len()))

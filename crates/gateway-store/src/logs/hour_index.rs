@@ -8,6 +8,7 @@ use gateway_core::logs::{first_log_id, log_id_time};
 use gateway_core::time::{HOUR, Interval, Timestamp};
 use sqlx::AssertSqlSafe;
 
+use super::fold::OTHER;
 use super::read::LogFilter;
 use super::rollup::Cube;
 use crate::row::{Arg, args};
@@ -59,14 +60,15 @@ impl HourIndex {
         let mut narrow = |condition: &str, value: Option<Arg>| {
             if let Some(value) = value {
                 values.push(value);
-                let _ = write!(sql, " AND {condition} ${}", values.len());
+                let _ = write!(sql, " AND {}", condition.replace('?', &format!("${}", values.len())));
             }
         };
-        narrow("d.provider =", provider.clone().map(Arg::from));
-        narrow("d.model =", model.clone().map(Arg::from));
-        narrow("d.key_id =", key_id.map(Arg::from));
-        narrow("d.status >=", status.map(|(low, _)| i64::from(low).into()));
-        narrow("d.status <=", status.map(|(_, high)| i64::from(high).into()));
+        // What was folded may be in the hours of what is counted together.
+        narrow(&format!("d.provider IN (?, '{OTHER}')"), provider.clone().map(Arg::from));
+        narrow(&format!("d.model IN (?, '{OTHER}')"), model.clone().map(Arg::from));
+        narrow("d.key_id = ?", key_id.map(Arg::from));
+        narrow("d.status >= ?", status.map(|(low, _)| i64::from(low).into()));
+        narrow("d.status <= ?", status.map(|(_, high)| i64::from(high).into()));
         Ok(Some(Self { sql, values, before: end }))
     }
 

@@ -4,6 +4,8 @@
 mod batches;
 pub(crate) mod bulk;
 mod closed_days;
+mod days;
+mod fold;
 mod fulltext;
 mod hour_index;
 mod otel_ids;
@@ -20,6 +22,7 @@ mod write;
 
 pub use batches::{Batches, batches_after, last_batch};
 pub use closed_days::close_days;
+pub use days::{BatchLimits, DayQuota, LineLimits, StoredDay};
 pub use fulltext::{index_pending, index_pending_of};
 pub use purge::{mark_deleted, purge_slice};
 pub use read::{
@@ -32,4 +35,4 @@ pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
     user_seen,
 };
-pub use write::{MAX_INLINE_INDEXED, check_writable, preview, write_batch};
+pub use write::{MAX_INLINE_INDEXED, Written, check_writable, preview, write_batch, write_batch_within};

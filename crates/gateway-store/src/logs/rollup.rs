@@ -14,8 +14,9 @@ use rustc_hash::FxBuildHasher;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
-use super::closed_days;
+use super::days::{BatchDays, LineLimits};
 use super::write::clean;
+use super::{closed_days, fold};
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};
 
@@ -42,8 +43,12 @@ impl Cube {
     const EACH: [Self; 6] = [Self::All, Self::Models, Self::Keys, Self::Whole, Self::Users, Self::UsersWhole];
 
     /// The cubes that rows belong to.
-    fn of(rows: &RollupKey<'_>) -> impl Iterator<Item = Self> + use<> {
+    pub(super) fn of(rows: &RollupKey<'_>) -> impl Iterator<Item = Self> + use<> {
         Self::EACH.into_iter().chain(rows.prompt.map(|_| Self::Prompts))
+    }
+
+    pub(super) fn has_user(self) -> bool {
+        matches!(self, Self::Users | Self::UsersWhole)
     }
 
     pub(super) fn number(self) -> i64 {
@@ -52,12 +57,12 @@ impl Cube {
 
     /// The table of its hourly totals.
     pub(super) fn hours(self) -> Grain {
-        if matches!(self, Self::Users | Self::UsersWhole) { Grain::UserHours } else { Grain::Hours }
+        if self.has_user() { Grain::UserHours } else { Grain::Hours }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Dims {
+pub(super) struct Dims {
     cube: Cube,
     org: OrgId,
     provider: Option<String>,
@@ -73,10 +78,10 @@ struct Dims {
 }
 
 impl Dims {
-    fn of(rows: &RollupKey<'_>, cube: Cube) -> Self {
+    pub(super) fn of(rows: &RollupKey<'_>, cube: Cube) -> Self {
         let has_model = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let has_key = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
-        let has_user = matches!(cube, Cube::Users | Cube::UsersWhole);
+        let has_user = cube.has_user();
         let prompt = rows.prompt.filter(|_| cube == Cube::Prompts);
         let separate = rows.is_ingested && matches!(cube, Cube::All | Cube::Keys);
         Self {
@@ -94,7 +99,7 @@ impl Dims {
         }
     }
 
-    fn id(&self) -> i64 {
+    pub(super) fn id(&self) -> i64 {
         let Self { cube, org, provider, model, key, app, team, user, status, prompt, source } = self;
         let (cube, org) = (cube.number().to_string(), org.to_string());
         let status = status.map(|status| status.to_string());
@@ -122,18 +127,18 @@ impl Dims {
 
 /// The dimensions of all cubes in one hour. A batch has few distinct keys, so its rows are added up by key first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct RollupKey<'a> {
+pub(super) struct RollupKey<'a> {
     hour: i64,
-    org: OrgId,
-    provider: &'a str,
-    model: Option<&'a str>,
+    pub(super) org: OrgId,
+    pub(super) provider: &'a str,
+    pub(super) model: Option<&'a str>,
     key: Option<KeyId>,
     app: Option<AppId>,
     team: Option<TeamId>,
-    user: Option<&'a str>,
+    pub(super) user: Option<&'a str>,
     prompt: Option<&'a str>,
     status: u16,
-    is_ingested: bool,
+    pub(super) is_ingested: bool,
 }
 
 impl<'a> RollupKey<'a> {
@@ -152,14 +157,24 @@ impl<'a> RollupKey<'a> {
             is_ingested: row.source == LogSource::Otel,
         }
     }
+
+    pub(super) fn day(&self) -> i64 {
+        self.hour.div_euclid(DAY) * DAY
+    }
 }
 
-/// Adds new rows to all roll-ups. The caller holds the writers' lock.
-pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let mut by_key: HashMap<RollupKey<'_>, Totals, FxBuildHasher> = HashMap::default();
+/// Adds new rows to all roll-ups, and their new lines to the counts of their days. The caller holds the writers' lock.
+pub(super) async fn add(
+    tx: &mut Tx,
+    rows: &[&LogRow],
+    days: &mut BatchDays,
+    limits: LineLimits,
+) -> Result<(), StoreError> {
+    let mut by_key = fold::ByKey::default();
     for row in rows {
         by_key.entry(RollupKey::of(row)).or_default().add_row(row);
     }
+    let by_key = fold::fold(tx, by_key, days, limits).await?;
     let mut dims: HashMap<Dims, i64, FxBuildHasher> = HashMap::default();
     let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
     for (key, totals) in &by_key {
@@ -177,11 +192,20 @@ pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError>
     let by_model: Vec<(i64, i64, Totals)> =
         by_model.map(|((day, id), totals)| (*id, *day, totals.clone())).collect();
     closed_days::add_late(tx, &by_model).await?;
-    let mut known = BTreeSet::new();
+    let mut known: BTreeSet<i64> = BTreeSet::new();
     for (grain, sums) in &mut grains {
         let found = merge(tx, *grain, sums).await?;
         if *grain == Grain::Days {
-            known = found;
+            let owners: HashMap<i64, &Dims, FxBuildHasher> =
+                dims.iter().map(|(dims, id)| (*id, dims)).collect();
+            for (day, id) in sums.keys().filter(|line| !found.contains(line)) {
+                if let Some(dims) = owners.get(id) {
+                    let counts = days.counts(dims.org, *day);
+                    *(if dims.cube.has_user() { &mut counts.user_lines } else { &mut counts.model_lines }) +=
+                        1;
+                }
+            }
+            known = found.into_iter().map(|(_, id)| id).collect();
         }
     }
     let mut unknown: Vec<(Dims, i64)> = dims.into_iter().filter(|(_, id)| !known.contains(id)).collect();
@@ -209,8 +233,8 @@ impl Grain {
     }
 }
 
-/// Adds the stored totals to the new ones and writes the sums. Returns the dimension ids that had stored totals.
-async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64>, StoreError> {
+/// Adds the stored totals to the new ones and writes the sums. Returns the times and dimension ids that had totals.
+async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<(i64, i64)>, StoreError> {
     let sql = format!(
         "SELECT dim_id, totals FROM {} WHERE at = $1 AND {}",
         grain.table(),
@@ -223,7 +247,7 @@ async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<i64
         let list = id_list(ids);
         for row in tx.all(AssertSqlSafe(sql.clone()), args![at, list]).await? {
             let id = row.get("dim_id")?;
-            known.insert(id);
+            known.insert((at, id));
             if let Some(totals) = new.get_mut(&(at, id)) {
                 totals.add_packed(&row.get::<String>("totals")?);
             }

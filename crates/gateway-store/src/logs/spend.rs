@@ -79,7 +79,10 @@ impl SpendSnapshot {
         if ids.is_empty() {
             return Ok(HashSet::new());
         }
-        let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(self.0.dialect(), "id", 1));
+        let these = in_ids(self.0.dialect(), "id", 1);
+        let sql = format!(
+            "SELECT id FROM log_rows WHERE {these} UNION ALL SELECT id FROM log_counted WHERE {these}"
+        );
         let rows = self.0.all(AssertSqlSafe(sql), args![id_list(ids.iter().copied())]).await?;
         rows.iter().map(|row| row.get("id")).collect()
     }

@@ -13,6 +13,7 @@ use gateway_core::time::{DAY, Timestamp};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{id_list, in_ids};
+use super::days;
 use super::partitions::{self, Day};
 use super::rollup::{Cube, Grain};
 use super::write::lock_writers;
@@ -48,9 +49,9 @@ pub async fn sweep(
         }
     }
     let mut budget = MAX_TRANSACTIONS;
-    for (org, days) in organizations(logs, default_days, overrides).await? {
-        let by_partition = logs.dialect() == Dialect::Postgres && days == longest;
-        let oldest = now.plus(-i64::from(days) * DAY);
+    for (org, kept_days) in organizations(logs, default_days, overrides).await? {
+        let by_partition = logs.dialect() == Dialect::Postgres && kept_days == longest;
+        let oldest = now.plus(-i64::from(kept_days) * DAY);
         if !by_partition {
             removed += repeat(&mut budget, || delete_rows(logs, org, first_log_id(oldest))).await?;
         }
@@ -62,6 +63,9 @@ pub async fn sweep(
         let mut budget = MAX_TRANSACTIONS;
         repeat(&mut budget, || delete_hours(logs, grain, oldest)).await?;
     }
+    let oldest = now.plus(-i64::from(longest) * DAY);
+    let mut budget = MAX_TRANSACTIONS;
+    repeat(&mut budget, || days::delete_before(logs, (oldest, first_log_id(oldest)), SWEEP_ROWS)).await?;
     Ok(removed)
 }
 

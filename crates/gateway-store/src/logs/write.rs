@@ -1,6 +1,7 @@
 //! Writes a batch of log rows: rows, bodies, full-text index, sessions and roll-ups in one transaction. Writing is
 //! idempotent by id: rows that are already stored are skipped everywhere.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -10,6 +11,7 @@ use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
+use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
 use super::{batches, fulltext, otel_ids, partitions, purge, rollup, sessions};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
@@ -26,23 +28,45 @@ const MAX_TEXT_CHARS: usize = 1024;
 /// Batches up to this size are indexed at once. Larger ones occur only under load; `index_pending` indexes them later.
 pub const MAX_INLINE_INDEXED: usize = 128;
 
+/// What a batch stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The ids of the rows that were not stored before.
+    pub new: Vec<i64>,
+    /// Those of them that are beyond a quota: they are in the roll-ups and nowhere else.
+    pub counted: Vec<i64>,
+    /// How many rows were stored without their bodies, because these are beyond a quota.
+    pub without_bodies: u64,
+    /// What the organizations of the rows have stored on the days of the rows.
+    pub days: Vec<StoredDay>,
+}
+
 /// Stores the rows that are not stored yet; returns their ids.
 pub async fn write_batch(logs: &Db, rows: &[LogRow]) -> Result<Vec<i64>, StoreError> {
+    write_batch_within(logs, rows, &BatchLimits::default()).await.map(|written| written.new)
+}
+
+/// Stores the rows that are not stored yet, as far as the limits admit them.
+pub async fn write_batch_within(
+    logs: &Db,
+    rows: &[LogRow],
+    limits: &BatchLimits,
+) -> Result<Written, StoreError> {
     if rows.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Written::default());
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
     // A body may be expensive to read. Other writers must not wait for that.
     let is_indexed = rows.len() <= MAX_INLINE_INDEXED;
     let texts: Vec<Texts> = rows.iter().map(|row| Texts::of(row, is_indexed)).collect();
     let mut tx = logs.begin().await?;
-    let new = insert(&mut tx, rows, &texts).await?;
-    if !new.is_empty() {
+    let written = insert(&mut tx, rows, &texts, limits).await?;
+    if !written.new.is_empty() {
         kill_point(KillPoint::BatchWritten);
         tx.commit().await?;
         kill_point(KillPoint::BatchCommitted);
     }
-    Ok(new)
+    Ok(written)
 }
 
 /// Checks that the store accepts an ordinary row of the same organization and time as this one, and stores nothing. If
@@ -52,18 +76,71 @@ pub async fn check_writable(logs: &Db, like: &LogRow) -> Result<(), StoreError> 
     partitions::ensure(logs, otel_ids::possible_ids(&probe)).await?;
     let mut tx = logs.begin().await?;
     let texts = [Texts::of(&probe, true)];
-    insert(&mut tx, &[probe], &texts).await.map(|_| ())
+    insert(&mut tx, &[probe], &texts, &BatchLimits::default()).await.map(|_| ())
 }
 
-async fn insert(tx: &mut Tx, rows: &[LogRow], texts: &[Texts]) -> Result<Vec<i64>, StoreError> {
+async fn insert(
+    tx: &mut Tx,
+    rows: &[LogRow],
+    texts: &[Texts],
+    limits: &BatchLimits,
+) -> Result<Written, StoreError> {
     lock_writers(tx).await?;
     let rows = otel_ids::assign_ids(tx, rows).await?;
     let new = new_rows(tx, &rows).await?;
     if new.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Written::default());
     }
-    let texts: Vec<&Texts> = new.iter().map(|(at, _)| &texts[*at]).collect();
-    let new: Vec<&LogRow> = new.into_iter().map(|(_, row)| row).collect();
+    let all: Vec<&LogRow> = new.iter().map(|(_, row)| *row).collect();
+    let mut days = BatchDays::read(tx, &all).await?;
+    let mut admitted = Admitted::default();
+    for (at, row) in new {
+        admitted.add(row, &texts[at], days.admit(row, &limits.quotas));
+    }
+    COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
+    store(tx, &admitted).await?;
+    rollup::add(tx, &all, &mut days, limits.lines).await?;
+    days.write(tx).await?;
+    Ok(Written {
+        new: all.iter().map(|row| row.id).collect(),
+        counted: admitted.counted,
+        without_bodies: admitted.without_bodies,
+        days: days.stored(),
+    })
+}
+
+/// The new rows of a batch, as they are stored.
+#[derive(Default)]
+struct Admitted<'a> {
+    rows: Vec<(Cow<'a, LogRow>, Texts)>,
+    counted: Vec<i64>,
+    without_bodies: u64,
+}
+
+impl<'a> Admitted<'a> {
+    fn add(&mut self, row: &'a LogRow, texts: &Texts, admission: Admission) {
+        match admission {
+            Admission::Whole => self.rows.push((Cow::Borrowed(row), texts.clone())),
+            Admission::WithoutBodies => {
+                let off = BodyStorage::Off;
+                let (request, response) = (Vec::new(), Vec::new());
+                let row =
+                    LogRow { request, response, request_stored: off, response_stored: off, ..row.clone() };
+                self.without_bodies += 1;
+                self.rows.push((Cow::Owned(row), Texts::default()));
+            }
+            Admission::Counted => self.counted.push(row.id),
+        }
+    }
+}
+
+/// Stores everything of the rows but their usage.
+async fn store(tx: &mut Tx, admitted: &Admitted<'_>) -> Result<(), StoreError> {
+    if admitted.rows.is_empty() {
+        return Ok(());
+    }
+    let new: Vec<&LogRow> = admitted.rows.iter().map(|(row, _)| &**row).collect();
+    let texts: Vec<&Texts> = admitted.rows.iter().map(|(_, texts)| texts).collect();
     let sessions = sessions::join(tx, &new).await?;
     let values = new.iter().zip(&sessions).zip(&texts);
     ROWS.run(tx, values.map(|((row, session), texts)| values_of(row, session, texts.preview.clone())))
@@ -77,10 +154,8 @@ async fn insert(tx: &mut Tx, rows: &[LogRow], texts: &[Texts]) -> Result<Vec<i64
     } else {
         fulltext::insert(tx, indexed).await?;
     }
-    rollup::add(tx, &new).await?;
     batches::add(tx, &new).await?;
-    exports::enqueue(tx, &new).await?;
-    Ok(new.iter().map(|row| row.id).collect())
+    exports::enqueue(tx, &new).await
 }
 
 /// Waits for other writers of usage and rows, and excludes them until the transaction ends.
@@ -134,6 +209,7 @@ fn probe_like(row: &LogRow) -> LogRow {
 }
 
 /// What is derived from the bodies of a row.
+#[derive(Clone, Default)]
 struct Texts {
     preview: Option<String>,
     /// The entry of the full-text index, unless there is none or it is made later.
@@ -154,7 +230,9 @@ fn has_bodies(row: &LogRow) -> bool {
 /// The rows that are not stored yet with their positions, without duplicates and rows of deleted organizations, ordered
 /// by id.
 async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a LogRow)>, StoreError> {
-    let sql = format!("SELECT id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
+    let these = in_ids(tx.dialect(), "id", 1);
+    let sql =
+        format!("SELECT id FROM log_rows WHERE {these} UNION ALL SELECT id FROM log_counted WHERE {these}");
     let found = tx.all(AssertSqlSafe(sql), args![id_list(rows.iter().map(|row| row.id))]).await?;
     let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
     let deleted = purge::deleted_orgs(tx, rows).await?;

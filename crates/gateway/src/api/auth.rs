@@ -1,8 +1,11 @@
 //! The caller's session: entitlements, organizations, switching between them, and logout.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use gateway_core::access::{Entitlement, Plan, Role};
 use gateway_core::ids::{OrgId, UserId};
+use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::{accounts, orgs};
 use schemars::JsonSchema;
@@ -54,6 +57,16 @@ struct EntitlementsResponse {
     role: Role,
     entitlements: Vec<Entitlement>,
     rate_limit: RateLimit,
+    /// How much of each quota the organization uses: `keys`, `providers`, `prompts`, `datasets`, `webhooks`, `exports`,
+    /// and of today (UTC) `rows_per_day` and `body_bytes_per_day`. Null while the database is unavailable.
+    quotas: Option<BTreeMap<&'static str, QuotaView>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct QuotaView {
+    /// Null means unlimited.
+    limit: Option<u64>,
+    used: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -64,7 +77,12 @@ struct RateLimit {
 
 async fn entitlements(State(app): AppState, caller: Caller<Viewer>) -> Json<EntitlementsResponse> {
     let plan = caller.org.plan;
+    let view = |(quota, used): &(Quota, u64)| {
+        (quota.as_str(), QuotaView { limit: app.services.config.quotas.limit(plan, *quota), used: *used })
+    };
+    let quotas = app.quotas.of(caller.org.id).await.ok().map(|used| used.iter().map(view).collect());
     Json(EntitlementsResponse {
+        quotas,
         org_id: caller.org.id,
         plan,
         role: caller.role,

@@ -7,6 +7,7 @@ use gateway_core::accounts::check_name;
 use gateway_core::exports::{ActivePeriods, ExportKind};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogSource;
+use gateway_core::quotas::Quota;
 use gateway_core::signing::decode_secret;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
@@ -25,9 +26,9 @@ use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::delivery::batch;
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 use crate::vault::encryption_context;
 
-const MAX_EXPORTS: i64 = 100;
 const MAX_SECRET_BYTES: usize = 1_024;
 
 pub fn area() -> Area {
@@ -170,10 +171,10 @@ async fn create(
         updated_at: now,
     };
     apply(&app, &mut export, fields, now)?;
-    if !exports::insert(&app.services.logs, &export, MAX_EXPORTS).await.map_err(name_taken)? {
-        return Err(Problem::conflict(format!(
-            "the organization already has the maximum of {MAX_EXPORTS} exports"
-        )));
+    let limit = app.services.config.quotas.limit(caller.org.plan, Quota::Exports);
+    let most = limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
+    if !exports::insert(&app.services.logs, &export, most).await.map_err(name_taken)? {
+        return Err(quotas::exceeded(&caller.org, Quota::Exports, limit.unwrap_or_default()));
     }
     stored(&app, org, export.id).await.map(Created)
 }

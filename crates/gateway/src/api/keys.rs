@@ -5,6 +5,7 @@ use gateway_core::access::Role;
 use gateway_core::accounts::{KeyHash, check_name, format_key, hash_key, key_prefix};
 use gateway_core::events::{Event, KeyEventData};
 use gateway_core::ids::{AppId, KeyId, OrgId};
+use gateway_core::quotas::Quota;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_store::keys::Key;
@@ -20,6 +21,7 @@ use super::response::{Created, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
 const MAX_OVERLAP_HOURS: i64 = 720;
@@ -122,6 +124,7 @@ async fn create(
     generated.key.scopes = scopes;
     generated.key.role = manager.identity.role.min(Role::Admin);
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
     check_app(&mut tx, org, request.app_id).await?;
     insert_with_event(&app, &mut tx, &generated, &actor).await?;
     // A node may remember that it did not know this key.
@@ -241,6 +244,10 @@ async fn rotate(
     }
     let org = manager.identity.org.id;
     let mut tx = app.services.db.begin().await?;
+    // Without an overlap the number of valid keys stays the same.
+    if overlap_hours > 0 {
+        quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
+    }
     let (mut old, hash) = find_managed(&mut tx, &manager, id).await?;
     // Read after the row is locked: a concurrent rotation may have expired the key while this one waited.
     let now = app.services.clock.now();

@@ -115,7 +115,7 @@ struct OrgChange {
 #[derive(Deserialize, JsonSchema)]
 struct SettingsChange {
     log_bodies: Option<bool>,
-    /// 1 to 36500; null uses the server's setting.
+    /// 1 to the server's setting (`GATEWAY_LOG_RETENTION_DAYS`); null uses the server's setting.
     #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 1, max = 36500))]
     log_retention_days: Option<Option<u32>>,
@@ -144,7 +144,7 @@ async fn update(
     }
     let current = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     let settings =
-        change.settings.as_ref().map(|change| apply_settings(current.settings, change)).transpose()?;
+        change.settings.as_ref().map(|change| apply_settings(&app, current.settings, change)).transpose()?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
@@ -152,11 +152,14 @@ async fn update(
     Ok(Json((updated, caller.role).into()))
 }
 
-fn apply_settings(mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
+fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     if let Some(days) = change.log_retention_days {
-        if days.is_some_and(|days| !(1..=36_500).contains(&days)) {
-            return Err(Problem::field("settings.log_retention_days", "must be between 1 and 36500"));
+        let longest = app.services.config.log_retention_days;
+        if days.is_some_and(|days| !(1..=longest).contains(&days)) {
+            let why =
+                format!("must be between 1 and {longest}, the days for which this server keeps log rows");
+            return Err(Problem::field("settings.log_retention_days", why));
         }
         settings.log_retention_days = days;
     }

@@ -221,7 +221,7 @@ async fn receive(
 
 fn sender<'a>(app: &'a App, caller: &Identity) -> IngestContext<'a> {
     let now = app.services.clock.now();
-    let kept_days = caller.org.settings.log_retention_days.unwrap_or(app.services.config.log_retention_days);
+    let kept_days = app.services.config.retention_of(&caller.org.settings);
     let keeps_bodies = app.services.config.log_bodies && caller.org.settings.log_bodies;
     let (key_id, app_id, team_id, user) = match &caller.principal {
         Principal::Key(key) => (Some(key.id), key.app_id, key.team_id, None),

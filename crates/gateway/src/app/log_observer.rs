@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use gateway_core::logs::LogRow;
 use gateway_store::StoreError;
+use gateway_store::logs::Written;
 
 use super::App;
 use crate::jobs::live_evals;
@@ -19,8 +20,12 @@ impl BatchObserver for LogObserver {
         self.0.proxy.budgets.write_started(rows);
     }
 
-    fn stored(&self, rows: Arc<Vec<LogRow>>, new: Vec<i64>) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.0.proxy.budgets.stored(&rows, &new);
+    fn stored(&self, mut rows: Arc<Vec<LogRow>>, written: Written) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.proxy.budgets.stored(&rows, &written.new);
+        if !written.counted.is_empty() {
+            // Rows that are beyond a quota are in no list.
+            Arc::make_mut(&mut rows).retain(|row| !written.counted.contains(&row.id));
+        }
         self.publish(&rows);
         async move { self.sample(&rows).await }.boxed()
     }

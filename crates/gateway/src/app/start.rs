@@ -31,6 +31,7 @@ use crate::health::HealthCache;
 use crate::ids::Ids;
 use crate::jobs::{self, JobServices};
 use crate::log;
+use crate::log::quotas::LogQuotas;
 use crate::log::spool::Spool;
 use crate::log::writer::LogWriter;
 use crate::low_priority::LowPriorityRuntime;
@@ -41,6 +42,7 @@ use crate::prompts::Prompts;
 use crate::proxy::Worker;
 use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
+use crate::quotas::QuotaUsage;
 use crate::rate_limits::RateLimiter;
 use crate::services::{Services, StartError, create_data_dir, migrate_all};
 use crate::shares::Shares;
@@ -68,6 +70,8 @@ impl App {
         let connections =
             Connections::new(services.config.connection_limits, services.config.trusted_proxies.clone());
         let app = Arc::new(Self {
+            quotas: QuotaUsage::new(Arc::clone(&services)),
+            log_quotas: Arc::new(LogQuotas::new(Arc::clone(&services))),
             shares: Shares::new(services.logs.readers()),
             services,
             proxy,
@@ -166,6 +170,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
         services: Arc::clone(&app.services),
         spool: Arc::clone(&app.proxy.spool),
         observer: Arc::new(LogObserver(Arc::clone(app))),
+        quotas: Arc::clone(&app.log_quotas),
     };
     tasks.spawn(writer.run());
     let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));

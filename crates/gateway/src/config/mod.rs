@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gateway_core::access::Plan;
+use gateway_core::accounts::OrgSettings;
 use gateway_core::llm::providers::builtin;
 use gateway_core::pricing::PriceTable;
+use gateway_core::quotas::Quotas;
 use gateway_core::time::Timestamp;
 use ipnet::IpNet;
 use secrecy::SecretString;
@@ -49,6 +51,7 @@ pub struct Config {
     pub auth_failures: u64,
     pub trusted_proxies: Vec<IpNet>,
     pub rate_limits: RateLimits,
+    pub quotas: Box<Quotas>,
     pub egress_private: bool,
     pub judge: JudgeDefaults,
     pub public_docs: bool,
@@ -101,6 +104,13 @@ pub struct RateLimits {
     pub free: u64,
     pub pro: u64,
     pub enterprise: u64,
+}
+
+impl Config {
+    /// The days for which an organization's log rows are kept. A stored setting may be from before the operator's limit.
+    pub fn retention_of(&self, settings: &OrgSettings) -> u32 {
+        settings.log_retention_days.map_or(self.log_retention_days, |days| days.min(self.log_retention_days))
+    }
 }
 
 impl RateLimits {
@@ -172,6 +182,10 @@ impl Config {
                 pro: integer(values, "rate_limit_pro", 0, u32::MAX.into())?,
                 enterprise: integer(values, "rate_limit_enterprise", 0, u32::MAX.into())?,
             },
+            quotas: Quotas::default()
+                .with_overrides(values.get("quotas"))
+                .map(Box::new)
+                .map_err(|error| invalid("quotas", &error.to_string()))?,
             egress_private: choice(
                 values,
                 "egress_private",

@@ -65,6 +65,11 @@ pub static SETTINGS: &[Setting] = &[
     plain("rate_limit_pro", "10000", "the same on the pro plan"),
     plain("rate_limit_enterprise", "100000", "the same on the enterprise plan"),
     plain(
+        "quotas",
+        "",
+        "quotas that differ from the plans', such as free.keys=50, pro.rows_per_day=0; 0 means unlimited",
+    ),
+    plain(
         "egress_private",
         "auto",
         "whether URLs of tenants may reach private addresses: allow, deny, or auto (only if listening on loopback)",
@@ -104,7 +109,11 @@ pub static SETTINGS: &[Setting] = &[
     plain("head_timeout_ms", "30000", "time for a client to send a complete request head"),
     plain("proxy_timeout_ms", "600000", "timeout of a whole call to a provider"),
     plain("log_bodies", "true", "store request and response bodies (up to 256 KiB each) with log rows"),
-    plain("log_retention_days", "30", "days after which log rows are removed"),
+    plain(
+        "log_retention_days",
+        "30",
+        "days after which log rows are removed; an organization may choose fewer",
+    ),
     plain(
         "spool_bytes",
         "1073741824",

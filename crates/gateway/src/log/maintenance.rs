@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
-use gateway_store::{StoreError, logs, orgs, verdicts};
+use gateway_store::{Db, StoreError, logs, orgs, verdicts};
 
 use super::pacing::{LoadMonitor, Pace};
 use super::spool::Spool;
@@ -60,12 +61,18 @@ async fn index_pending(services: &Services, spool: &Spool, load: &mut LoadMonito
     Ok(())
 }
 
+/// The organizations that keep their rows for another time than the operator's. It is never longer.
+async fn retentions(db: &Db, longest: u32) -> Result<Vec<(OrgId, u32)>, StoreError> {
+    let stored = orgs::log_retentions(db).await?;
+    Ok(stored.into_iter().map(|(org, days)| (org, days.min(longest))).collect())
+}
+
 async fn sweep(services: &Arc<Services>, now: Timestamp) -> Result<u64, StoreError> {
     let days = services.config.log_retention_days;
     // The write lock of the state database must not be held by a low-priority thread.
     let main = Arc::clone(services);
     let state = services.tasks.runtime.spawn(async move {
-        let overrides = orgs::log_retentions(&main.db).await?;
+        let overrides = retentions(&main.db, days).await?;
         let removed = verdicts::sweep(&main.db, now, days, &overrides).await?;
         Ok::<_, StoreError>((overrides, removed))
     });

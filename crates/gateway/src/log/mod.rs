@@ -11,6 +11,7 @@
 //!      │          ├─ a copy in memory saves reading it back (`spool::recent`)
 //!      │          └──► Damaged                           the record is not what was written (`spool::damage`)
 //!      ├──► Unspooled ──► Writing ──► Stored     the disk rejects the row: it waits in memory
+//!      │                       └──► Counted      a quota of the organization is used up: usage has it, lists do not
 //!      └──► Shed                                 the spool is over its limit: first bodies, then rows are dropped
 //! ```
 //!
@@ -40,6 +41,7 @@ pub mod barrier;
 pub mod maintenance;
 pub mod pacing;
 mod poison;
+pub mod quotas;
 pub mod spool;
 pub mod tail;
 pub mod writer;
@@ -49,12 +51,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use gateway_core::logs::LogRow;
 use gateway_store::StoreError;
+use gateway_store::logs::Written;
 
 /// Notified around the storage of each batch, always in a task of the main runtime.
 pub trait BatchObserver: Send + Sync + 'static {
     /// A write of these rows starts. It may fail and be repeated.
     fn write_started(&self, rows: &Arc<Vec<LogRow>>);
 
-    /// The rows are stored; `new` are the ids that were not in the store before. On an error the batch is repeated.
-    fn stored(&self, rows: Arc<Vec<LogRow>>, new: Vec<i64>) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// The rows are stored, or counted. On an error the batch is repeated.
+    fn stored(&self, rows: Arc<Vec<LogRow>>, written: Written) -> BoxFuture<'_, Result<(), StoreError>>;
 }

@@ -15,6 +15,7 @@ use gateway_store::{Db, StoreError, logs};
 use super::BatchObserver;
 use super::barrier::{Pass, PassEnd};
 use super::pacing::{AdaptiveBatch, LoadMonitor, Pace};
+use super::quotas::LogQuotas;
 use super::spool::{RecentRows, Records, SegmentFile, Spool, read_records};
 use crate::services::Services;
 
@@ -35,6 +36,7 @@ pub struct LogWriter {
     pub services: Arc<Services>,
     pub spool: Arc<Spool>,
     pub observer: Arc<dyn BatchObserver>,
+    pub quotas: Arc<LogQuotas>,
 }
 
 /// The least time between two passes that readers wait for, so that each stores the rows of several requests.
@@ -286,16 +288,21 @@ impl LogWriter {
     }
 
     async fn store(&self, rows: Arc<Vec<LogRow>>, logs: &Db) -> Result<(), StoreError> {
-        let (observer, batch) = (Arc::clone(&self.observer), Arc::clone(&rows));
+        let (observer, batch, quotas) =
+            (Arc::clone(&self.observer), Arc::clone(&rows), Arc::clone(&self.quotas));
         let announce = async move {
             observer.write_started(&batch);
-            Ok(())
+            Ok(quotas.limits(&batch).await)
         };
-        self.on_main_runtime(announce).await?;
+        let limits = self.on_main_runtime(announce).await?;
         kill_point(KillPoint::BatchAnnounced);
-        let new = logs::write_batch(logs, &rows).await?;
-        let observer = Arc::clone(&self.observer);
-        self.on_main_runtime(async move { observer.stored(rows, new).await }).await?;
+        let written = logs::write_batch_within(logs, &rows, &limits).await?;
+        let (observer, quotas) = (Arc::clone(&self.observer), Arc::clone(&self.quotas));
+        let observe = async move {
+            quotas.record(&written);
+            observer.stored(rows, written).await
+        };
+        self.on_main_runtime(observe).await?;
         kill_point(KillPoint::BatchObserved);
         Ok(())
     }

@@ -114,6 +114,25 @@ fn names_of_providers_do_not_add_series_without_bound() {
 }
 
 #[test]
+fn one_organization_leaves_series_to_others() {
+    let metrics = Metrics::new(1);
+    for number in 0..MAX_SERIES {
+        metrics.count(0, &request("mine", Some(&format!("model-{number}")), 200));
+    }
+    metrics.count(0, &request("mine", Some(&"m".repeat(200)), 200));
+    let mut other = request("openai", Some("gpt-4o"), 200);
+    other.org_id = uuid::Uuid::from_u128(2).into();
+    metrics.count(0, &other);
+    let text = metrics.render(&ProcessState::default());
+    has_line(&text, r#"gateway_requests_total{provider="openai",model="gpt-4o",status="200"} 1"#);
+    let folded = MAX_SERIES - MAX_SERIES_OF_ORG + 1;
+    has_line(
+        &text,
+        &format!(r#"gateway_requests_total{{provider="other",model="other",status="200"}} {folded}"#),
+    );
+}
+
+#[test]
 fn waiting_and_refused_work_of_tenants_is_told() {
     let compute = SlotStats { waiting: 3, granted: 10, refused: 2, waited_ms: 1_500 };
     let queries = SlotStats { waiting: 1, refused: 4, ..SlotStats::default() };

@@ -1,6 +1,7 @@
 //! Creates prompts and new versions of them.
 
 use gateway_core::prompts::{MAX_CONTENT, Template, check_name};
+use gateway_core::quotas::Quota;
 use gateway_store::StoreError;
 use gateway_store::prompts::{self as store, NewVersion, Prompt, PromptName};
 use http::StatusCode;
@@ -9,6 +10,7 @@ use super::Prompts;
 use crate::auth::Identity;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 use crate::services::Services;
 
 impl Prompts {
@@ -43,6 +45,7 @@ impl Prompts {
             updated_at: now,
         };
         let mut tx = db.begin().await?;
+        quotas::check(&self.services, &mut tx, &author.org, Quota::Prompts).await?;
         store::insert(&mut tx, author.org.id, &prompt).await.map_err(|error| match error {
             StoreError::Duplicate => {
                 Problem::conflict(format!("the prompt {}/{} already exists", name.namespace, name.slug))

@@ -146,7 +146,10 @@ on_both!(tokens_and_keys_of_a_deleted_organization_are_dead, |app| async move {
 
 on_both!(the_session_shows_plan_role_and_rate_limit, |app| async move {
     let owner = app.signup("acme").await;
-    let me = app.get(ME).bearer(&owner.token).send().await.expect(200);
+    let mut me = app.get(ME).bearer(&owner.token).send().await.expect(200);
+    let quotas = me.as_object_mut().unwrap().remove("quotas").unwrap();
+    assert_eq!(quotas["keys"], json!({"limit": 1000, "used": 1}));
+    assert_eq!(quotas["rows_per_day"], json!({"limit": 1_000_000, "used": 0}));
     let free = json!({
         "org_id": owner.org_id, "plan": "free", "role": "owner", "entitlements": [],
         "rate_limit": {"requests_per_minute": 1000},

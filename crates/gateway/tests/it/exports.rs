@@ -220,7 +220,8 @@ on_both!(concurrent_requests_do_not_exceed_the_limit, |app| async move {
     let created = answers.iter().filter(|answer| answer.status == 201).count();
     assert_eq!(created, 100);
     for refused in answers.iter().filter(|answer| answer.status != 201) {
-        assert_refused(refused, 409, "conflict", "100");
+        let problem = refused.expect_error(403, "quota_exceeded");
+        assert_eq!((&problem["quota"], &problem["limit"]), (&json!("exports"), &json!(100)));
     }
     app.post(EXPORTS, otlp()).bearer(&eve.token).send().await.expect(201);
 });

@@ -157,7 +157,7 @@ on_both!(concurrent_requests_do_not_exceed_the_limit, |app| async move {
     let created = answers.iter().filter(|answer| answer.status == 201).count();
     assert_eq!(created, 100);
     for refused in answers.iter().filter(|answer| answer.status != 201) {
-        refused.expect_error(409, "conflict");
+        refused.expect_error(403, "quota_exceeded");
     }
 });
 

@@ -48,8 +48,10 @@ impl EventSplitter {
     /// would be an event of its own. The last carriage return is left, because a line feed may belong to it.
     pub(super) fn blank_lines(&self, bytes: &[u8]) -> usize {
         let is_between = self.event_length == 0 && !self.open_return && !self.is_overlong;
-        match bytes.first() {
-            Some(first @ (b'\n' | b'\r')) if is_between => {
+        match bytes {
+            _ if !is_between => 0,
+            [b'\r', b'\n', ..] => 2 * bytes.chunks_exact(2).take_while(|pair| *pair == b"\r\n").count(),
+            [first @ (b'\n' | b'\r'), ..] => {
                 let length = bytes.iter().take_while(|byte| *byte == first).count();
                 length - usize::from(*first == b'\r')
             }

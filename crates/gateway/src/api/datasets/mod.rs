@@ -9,6 +9,7 @@ use axum::extract::State;
 use gateway_core::accounts::check_name;
 use gateway_core::datasets::{MAX_DESCRIPTION, MAX_NOTE};
 use gateway_core::ids::{DatasetId, OrgId};
+use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::datasets::{self, Dataset, DatasetChanges, DatasetVersion, Edition};
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 pub fn area() -> Area {
     Area::new("datasets", "Versioned collections of test cases.")
@@ -99,6 +101,7 @@ async fn create(
         updated_at: now,
     };
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Datasets).await?;
     datasets::insert(&mut tx, caller.org.id, &dataset).await?;
     tx.commit().await?;
     Ok(Created(dataset.into()))

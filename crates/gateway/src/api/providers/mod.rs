@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::providers::builtin;
+use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::providers::{self, ApiKey, Provider};
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 use crate::targets::probe::probe;
 use crate::vault::encryption_context;
 use validate::{
@@ -171,6 +173,7 @@ async fn create(
     };
     apply(&app, caller.org.id, &mut provider, change)?;
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Providers).await?;
     providers::insert(&mut tx, caller.org.id, &provider)
         .await
         .map_err(Problem::on_duplicate("a provider with this name already exists; update it with PUT"))?;

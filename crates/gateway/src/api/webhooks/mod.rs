@@ -6,9 +6,9 @@ mod deliveries;
 use axum::extract::State;
 use gateway_core::events::EVENT_TYPES;
 use gateway_core::ids::{OrgId, WebhookId};
+use gateway_core::quotas::Quota;
 use gateway_core::signing::format_secret;
 use gateway_core::time::{HOUR, Timestamp};
-use gateway_store::orgs;
 use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,9 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 use crate::vault::encryption_context;
 
-const MAX_WEBHOOKS: i64 = 100;
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
 const MAX_OVERLAP_HOURS: i64 = 720;
 
@@ -136,13 +136,7 @@ async fn create(
         created_at: app.services.clock.now(),
     };
     let mut tx = app.services.db.begin().await?;
-    // The lock keeps concurrent requests from exceeding the limit.
-    orgs::lock_for_update(&mut tx, org).await?;
-    if webhooks::count(&mut tx, org).await? >= MAX_WEBHOOKS {
-        return Err(Problem::conflict(format!(
-            "the organization already has the maximum of {MAX_WEBHOOKS} webhooks"
-        )));
-    }
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Webhooks).await?;
     webhooks::insert(&mut tx, &webhook).await?;
     tx.commit().await?;
     Ok(Created(WebhookWithSecret { webhook: webhook.into(), secret }))

@@ -1,0 +1,142 @@
+//! Quotas: how much an organization may have and store, by plan. They bound what one organization costs all others, and
+//! are far above what its work needs.
+
+use std::str::FromStr;
+
+use crate::access::{Plan, UnknownName};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Quota {
+    Keys,
+    Providers,
+    Prompts,
+    Datasets,
+    Webhooks,
+    Exports,
+    /// Log rows of a day. Further ones are counted in usage and budgets but not stored.
+    RowsPerDay,
+    /// Bytes of the bodies of a day's log rows. Further rows are stored without bodies.
+    BodyBytesPerDay,
+}
+
+impl Quota {
+    pub const ALL: [Self; 8] = [
+        Self::Keys,
+        Self::Providers,
+        Self::Prompts,
+        Self::Datasets,
+        Self::Webhooks,
+        Self::Exports,
+        Self::RowsPerDay,
+        Self::BodyBytesPerDay,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Providers => "providers",
+            Self::Prompts => "prompts",
+            Self::Datasets => "datasets",
+            Self::Webhooks => "webhooks",
+            Self::Exports => "exports",
+            Self::RowsPerDay => "rows_per_day",
+            Self::BodyBytesPerDay => "body_bytes_per_day",
+        }
+    }
+}
+
+impl FromStr for Quota {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|quota| quota.as_str() == name).ok_or(UnknownName)
+    }
+}
+
+/// The limits of all plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quotas([[u64; Quota::ALL.len()]; 3]);
+
+const GIB: u64 = 1 << 30;
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self([
+            [1_000, 100, 1_000, 1_000, 100, 100, 1_000_000, 10 * GIB],
+            [10_000, 500, 10_000, 10_000, 100, 100, 10_000_000, 100 * GIB],
+            [100_000, 2_000, 100_000, 100_000, 100, 100, 100_000_000, 1_000 * GIB],
+        ])
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not PLAN.QUOTA=NUMBER, such as free.keys=50 or pro.rows_per_day=0 (0 means unlimited)")]
+pub struct InvalidQuota(String);
+
+impl Quotas {
+    /// The limit of a plan. None is unlimited.
+    pub fn limit(&self, plan: Plan, quota: Quota) -> Option<u64> {
+        Some(self.0[plan_index(plan)][quota as usize]).filter(|limit| *limit > 0)
+    }
+
+    /// The lowest limit of any plan.
+    pub fn lowest(&self, quota: Quota) -> Option<u64> {
+        Plan::ALL.iter().filter_map(|plan| self.limit(*plan, quota)).min()
+    }
+
+    /// The limits with some of them replaced, in the form `free.keys=50, pro.prompts=0`. 0 means unlimited.
+    pub fn with_overrides(mut self, text: &str) -> Result<Self, InvalidQuota> {
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let (plan, quota, limit) = parse(item).ok_or_else(|| InvalidQuota(item.to_owned()))?;
+            self.0[plan_index(plan)][quota as usize] = limit;
+        }
+        Ok(self)
+    }
+}
+
+fn plan_index(plan: Plan) -> usize {
+    match plan {
+        Plan::Free => 0,
+        Plan::Pro => 1,
+        Plan::Enterprise => 2,
+    }
+}
+
+fn parse(item: &str) -> Option<(Plan, Quota, u64)> {
+    let (name, limit) = item.split_once('=')?;
+    let (plan, quota) = name.trim().split_once('.')?;
+    // Sums and counts are signed in the store.
+    let limit = limit.trim().parse().ok().filter(|limit| i64::try_from(*limit).is_ok())?;
+    Some((plan.parse().ok()?, quota.parse().ok()?, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_plan_has_no_lower_quota() {
+        let quotas = Quotas::default();
+        for quota in Quota::ALL {
+            let of = |plan| quotas.limit(plan, quota).unwrap();
+            assert!(of(Plan::Free) <= of(Plan::Pro) && of(Plan::Pro) <= of(Plan::Enterprise));
+            assert_eq!(quotas.lowest(quota), Some(of(Plan::Free)));
+            assert_eq!(quota.as_str().parse(), Ok(quota));
+        }
+    }
+
+    #[test]
+    fn the_operator_replaces_some_of_them() {
+        let quotas = Quotas::default().with_overrides(" free.keys = 3, pro.rows_per_day=0,").unwrap();
+        assert_eq!(quotas.limit(Plan::Free, Quota::Keys), Some(3));
+        assert_eq!(quotas.limit(Plan::Pro, Quota::RowsPerDay), None);
+        assert_eq!(quotas.limit(Plan::Pro, Quota::Keys), Quotas::default().limit(Plan::Pro, Quota::Keys));
+        assert_eq!(Quotas::default().with_overrides("").unwrap(), Quotas::default());
+        for bad in ["keys=3", "free.keys", "free.keys=-1", "free.teapots=1", "basic.keys=1", "free.keys=1e3"]
+        {
+            let error = Quotas::default().with_overrides(bad).unwrap_err().to_string();
+            assert!(error.contains(bad), "{error}");
+        }
+        assert!(Quotas::default().with_overrides("free.keys=9999999999999999999").is_err());
+    }
+}

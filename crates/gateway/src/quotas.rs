@@ -1,0 +1,73 @@
+//! Quotas of organizations: the check before something is added, and how much of each is used.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gateway_core::ids::OrgId;
+use gateway_core::quotas::Quota;
+use gateway_core::time::Timestamp;
+use gateway_store::{StoreError, Tx, orgs, quotas};
+
+use crate::auth::CachedOrg;
+use crate::problem::{ApiResult, Problem};
+use crate::services::Services;
+
+/// How long a count is shown again. Checks never use it.
+const KEPT: Duration = Duration::from_secs(1);
+const MAX_KEPT: usize = 10_000;
+
+/// Checks that the organization may have one more. The organization is locked until the transaction ends, so that
+/// concurrent requests do not exceed the quota.
+pub async fn check(services: &Services, tx: &mut Tx, org: &CachedOrg, quota: Quota) -> ApiResult<()> {
+    let Some(limit) = services.config.quotas.limit(org.plan, quota) else { return Ok(()) };
+    orgs::lock_for_update(tx, org.id).await?;
+    let used = quotas::count(tx, org.id, quota, services.clock.now()).await?;
+    if used < limit { Ok(()) } else { Err(exceeded(org, quota, limit)) }
+}
+
+pub fn exceeded(org: &CachedOrg, quota: Quota, limit: u64) -> Problem {
+    let (name, plan) = (quota.as_str(), org.plan);
+    Problem::quota_exceeded(
+        (name, limit),
+        format!(
+            "the organization has all {limit} {name} that the {plan} plan allows; delete some, change the plan, or ask \
+             the operator for a higher quota"
+        ),
+    )
+}
+
+/// How much of their quotas organizations use.
+pub struct QuotaUsage {
+    services: Arc<Services>,
+    kept: Mutex<HashMap<OrgId, (Timestamp, Counts)>>,
+}
+
+type Counts = Arc<Vec<(Quota, u64)>>;
+
+impl QuotaUsage {
+    pub fn new(services: Arc<Services>) -> Self {
+        Self { services, kept: Mutex::default() }
+    }
+
+    /// Counted at most once in a second for each organization.
+    pub async fn of(&self, org: OrgId) -> Result<Counts, StoreError> {
+        let Services { db, logs, clock, .. } = &*self.services;
+        let now = clock.now();
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, counts)) = lock().get(&org)
+            && now.since(*at) < KEPT
+        {
+            return Ok(Arc::clone(counts));
+        }
+        let counts = Arc::new(quotas::usage(db, logs, org, now).await?);
+        let mut kept = lock();
+        if kept.len() >= MAX_KEPT {
+            kept.retain(|_, (at, _)| now.since(*at) < KEPT);
+        }
+        if kept.len() < MAX_KEPT {
+            kept.insert(org, (now, Arc::clone(&counts)));
+        }
+        Ok(counts)
+    }
+}
