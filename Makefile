@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test fuzz torture lint bench soak mutants clean-services
+.PHONY: help run build console test fuzz torture lint bench soak siege mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,10 @@ bench: ## Measure the release binary beside nginx
 
 soak: build ## Three nodes under load while things fail around them; SOAK_SECONDS=600
 	@GATEWAY_BINARY=$(TARGET_DIR)/release/gateway scripts/soak
+
+siege: build ## One hostile organization attacks for 60 s; prints what another one notices, on both databases
+	@scripts/services run -- sh -c 'exec $(CARGO) run --release -p gateway-bench -- siege \
+		--gateway $(TARGET_DIR)/release/gateway --postgres "$$TEST_POSTGRES_URL"'
 
 mutants: ## Change the core's rules and see that its tests notice; needs cargo-mutants
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \

@@ -113,13 +113,8 @@ impl Bench {
         let this_program = std::env::current_exe()?;
         let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
         let folder = TempDir::create(&parent)?;
-        let mut command = command(&this_program, pins.as_ref().map(|pins| pins.upstream.as_str()));
-        command.arg("upstream").args(["--threads", &threads(pins.as_ref().map(|pins| &pins.upstream))]);
-        let mut upstream =
-            Process::start("the upstream", command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
-        let said = upstream.child().stdout.take().map(lines);
-        let line = said.and_then(|said| said.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
-        let upstream_addr = line.parse().context("the upstream printed no address")?;
+        let (upstream, upstream_addr) =
+            start_upstream(&this_program, pins.as_ref().map(|pins| &pins.upstream))?;
         Ok(Self {
             seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 1.5 }).clamp(0.2, 600.0),
             rounds: options.rounds.unwrap_or(if options.quick { 2 } else { 6 }).max(1),
@@ -332,6 +327,16 @@ impl Pair {
     pub(crate) fn targets(&self) -> Vec<Target> {
         [self.gateway.target()].into_iter().chain(self.nginx.as_ref().map(Nginx::target)).collect()
     }
+}
+
+/// Starts the upstream as a process of its own and returns its address.
+pub(crate) fn start_upstream(program: &Path, cpus: Option<&String>) -> BenchResult<(Process, SocketAddr)> {
+    let mut command = command(program, cpus.map(String::as_str));
+    command.arg("upstream").args(["--threads", &threads(cpus)]);
+    let mut upstream = Process::start("the upstream", command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+    let said = upstream.child().stdout.take().map(lines);
+    let line = said.and_then(|said| said.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
+    Ok((upstream, line.parse().context("the upstream printed no address")?))
 }
 
 fn warmup_ms(window_ms: u64) -> u64 {

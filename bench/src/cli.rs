@@ -18,6 +18,10 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum ProcessRole {
+    /// One hostile organization attacks while another one sends ordinary traffic
+    Siege(SiegeOptions),
+    #[command(hide = true)]
+    Attack(AttackOptions),
     #[command(hide = true)]
     Upstream(UpstreamOptions),
     #[command(hide = true)]
@@ -95,6 +99,45 @@ pub(crate) struct Options {
     /// Give up after this many seconds
     #[arg(long, default_value_t = 900)]
     pub(crate) max_seconds: u64,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct SiegeOptions {
+    /// Path of the gateway binary, which must be built already
+    #[arg(long, default_value = "target/release/gateway")]
+    pub(crate) gateway: PathBuf,
+    /// Length of the attack
+    #[arg(long, default_value_t = 60)]
+    pub(crate) seconds: u64,
+    /// Length of the ordinary traffic before it
+    #[arg(long, default_value_t = 20)]
+    pub(crate) baseline_seconds: u64,
+    /// Also measure on this PostgreSQL database, which must be empty
+    #[arg(long)]
+    pub(crate) postgres: Option<String>,
+    /// Attacks to run, by name [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Memory budget of the gateway in MiB
+    #[arg(long, default_value_t = 256)]
+    pub(crate) memory_mib: u64,
+    /// Exit with status 2 when a target is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct AttackOptions {
+    #[arg(long)]
+    pub(crate) addr: SocketAddr,
+    #[arg(long)]
+    pub(crate) key: String,
+    #[arg(long)]
+    pub(crate) org: String,
+    #[arg(long)]
+    pub(crate) seconds: u64,
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
 }
 
 #[derive(Args)]

@@ -21,6 +21,12 @@ pub(crate) struct Gateway {
     pub(crate) healthy_after: Duration,
 }
 
+/// A new organization and its first key.
+pub(crate) struct Account {
+    pub(crate) key: String,
+    pub(crate) org: String,
+}
+
 /// Settings of a gateway. They may be reused to restart it on the same data.
 pub(crate) struct Settings<'a> {
     pub(crate) binary: &'a Path,
@@ -59,10 +65,17 @@ impl Gateway {
     }
 
     pub(crate) fn sign_up(&self) -> BenchResult<String> {
-        let body = r#"{"email":"bench@example.com","password":"correct horse battery","org_slug":"bench"}"#;
-        let (status, answer) = http_client::post_json(self.addr, "/api/v1/signup", body)?;
-        match answer.get("api_key").and_then(Value::as_str) {
-            Some(key) if status == 201 => Ok(key.to_owned()),
+        self.sign_up_as("bench").map(|account| account.key)
+    }
+
+    pub(crate) fn sign_up_as(&self, slug: &str) -> BenchResult<Account> {
+        let body = format!(
+            r#"{{"email":"{slug}@example.com","password":"correct horse battery","org_slug":"{slug}"}}"#
+        );
+        let (status, answer) = http_client::post_json(self.addr, "/api/v1/signup", &body)?;
+        let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        match (text("/api_key"), text("/org/id")) {
+            (Some(key), Some(org)) if status == 201 => Ok(Account { key, org }),
             _ => Err(BenchError::new(format!("signup returned {status} {answer}"))),
         }
     }

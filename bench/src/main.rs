@@ -19,6 +19,7 @@ mod bench;
 mod chaos_provider;
 mod cli;
 mod error;
+mod exchange;
 mod gateway;
 mod http;
 mod http_client;
@@ -32,6 +33,7 @@ mod report;
 mod request;
 mod responses;
 mod scenarios;
+mod siege;
 mod stats;
 mod target;
 mod upstream;
@@ -49,7 +51,16 @@ fn main() -> ExitCode {
     let outcome = match &cli.part {
         Some(ProcessRole::Upstream(options)) => upstream::run(options).map(|()| true),
         Some(ProcessRole::Load(options)) => load::run(options).map(|()| true),
-        None => run_scenarios(cli),
+        Some(ProcessRole::Attack(options)) => siege::attack(options).map(|()| true),
+        Some(ProcessRole::Siege(options)) => {
+            let (options, limit) = (options.clone(), siege::time_limit(options));
+            run_until_stopped(limit, move |stop| siege::run(&options, &stop))
+        }
+        None => {
+            let limit = Duration::from_secs(cli.options.max_seconds);
+            let options = cli.options;
+            run_until_stopped(limit, move |stop| bench::run(options, stop))
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -61,17 +72,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the scenarios on a blocking thread and stops it on a signal or at the time limit. The thread returns
-/// normally, so child processes and the temporary directory are cleaned up.
-fn run_scenarios(cli: Cli) -> BenchResult<bool> {
+/// Runs the work on a blocking thread and stops it on a signal or at the time limit. The thread returns normally, so
+/// child processes and the temporary directory are cleaned up.
+fn run_until_stopped(
+    limit: Duration,
+    work: impl FnOnce(StopFlag) -> BenchResult<bool> + Send + 'static,
+) -> BenchResult<bool> {
     let stop = StopFlag::default();
-    let limit = Duration::from_secs(cli.options.max_seconds);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         let work = {
             let stop = stop.clone();
-            tokio::task::spawn_blocking(move || bench::run(cli.options, stop))
+            tokio::task::spawn_blocking(move || work(stop))
         };
         tokio::pin!(work);
         let reason = tokio::select! {

@@ -5,14 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::bench::Bench;
 use crate::chaos_provider::{self, ProviderStats};
-use crate::error::{BenchError, BenchResult};
-use crate::http::{parse_head, status};
+use crate::error::BenchResult;
+use crate::exchange::{Client, Reply};
 use crate::report::{Goal, Row, Section};
 use crate::request::{SEQUENCE_DIGITS, post, with_headers};
 use crate::stats::Histogram;
@@ -128,17 +126,17 @@ async fn call_until(
     seen: Arc<Mutex<CallCounts>>,
 ) {
     let streams = caller % 2 == 1;
-    let mut stream = None;
+    let mut client = Client::new(addr);
     let mut number = caller;
     while Instant::now() < until {
         let begun = Instant::now();
-        let calling = call(&mut stream, addr, &key, number, streams);
+        let calling = call(&mut client, &key, number, streams);
         let answer = match tokio::time::timeout(WAIT_TIMEOUT, calling).await {
             Ok(answer) => answer,
             Err(_) => CallOutcome::Cut(format!("no end within {} s", WAIT_TIMEOUT.as_secs())),
         };
         if !matches!(answer, CallOutcome::Good) {
-            stream = None;
+            client = Client::new(addr);
         }
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.add(streams, begun.elapsed(), answer);
@@ -146,15 +144,9 @@ async fn call_until(
     }
 }
 
-async fn call(
-    kept: &mut Option<TcpStream>,
-    addr: SocketAddr,
-    key: &str,
-    number: u64,
-    streams: bool,
-) -> CallOutcome {
-    let (status, body) = match exchange(kept, addr, &request(key, number, streams)).await {
-        Ok(answer) => answer,
+async fn call(client: &mut Client, key: &str, number: u64, streams: bool) -> CallOutcome {
+    let Reply { status, body, .. } = match client.send(&request(key, number, streams)).await {
+        Ok(reply) => reply,
         Err(failure) => return CallOutcome::Cut(failure.to_string()),
     };
     let text = || String::from_utf8_lossy(body.get(..body.len().min(300)).unwrap_or_default()).into_owned();
@@ -179,43 +171,4 @@ fn request(key: &str, number: u64, streams: bool) -> Vec<u8> {
          \"request-number-{number:0SEQUENCE_DIGITS$}\"}}]{stream}}}"
     );
     with_headers(post("/v1/chat/completions", key, &body).as_bytes(), DIRECTIVES)
-}
-
-async fn exchange(
-    kept: &mut Option<TcpStream>,
-    addr: SocketAddr,
-    request: &[u8],
-) -> BenchResult<(u16, Vec<u8>)> {
-    let stream = match kept {
-        Some(stream) => stream,
-        None => kept.insert(TcpStream::connect(addr).await?),
-    };
-    stream.set_nodelay(true)?;
-    stream.write_all(request).await?;
-    let mut input = Vec::new();
-    let mut head = loop {
-        if let Some(head) = parse_head(&input) {
-            break head;
-        }
-        if stream.read_buf(&mut input).await? == 0 {
-            return Err(BenchError::new("the connection was closed before a response"));
-        }
-    };
-    let code = status(&input).ok_or_else(|| BenchError::new("the response has no status"))?;
-    let mut rest = input.split_off(head.length);
-    let mut body = Vec::new();
-    loop {
-        let taken = head.body.feed(&rest, &mut |bytes| body.extend_from_slice(bytes))?;
-        rest.drain(..taken);
-        if head.body.is_done() {
-            break;
-        }
-        if stream.read_buf(&mut rest).await? == 0 {
-            return Err(BenchError::new("the connection was closed in the middle of a response"));
-        }
-    }
-    if head.close {
-        *kept = None;
-    }
-    Ok((code, body))
 }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with a list of the waiting items: whoever is served is the oldest of its key, and between two items
+        /// Compared with a list of the waiting items: each served item is the oldest of its key, and between two items
         /// of a key no other key is served twice more than it was waiting for.
         #[test]
         fn nobody_is_overtaken_twice(steps in proptest::collection::vec((0_u8..5, any::<bool>()), 0..300)) {

@@ -37,14 +37,14 @@ impl From<Overloaded> for ComputeError {
 
 /// How long a caller waits.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct WaitLimits {
     /// For a thread. `None`: as long as it takes; the caller is cancelled otherwise.
     start: Option<Duration>,
     /// For the result, from the start of the work.
     run: Duration,
 }
 
-impl Patience {
+impl WaitLimits {
     /// A client waits for the response.
     pub const REQUEST: Self = Self { start: Some(Duration::from_secs(10)), run: Duration::from_secs(20) };
     /// A client waits for the import of a large file.
@@ -89,15 +89,15 @@ impl ComputePool {
     pub async fn run<T: Send + 'static>(
         &self,
         org: OrgId,
-        patience: Patience,
+        limits: WaitLimits,
         work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Result<T, ComputeError> {
-        let slot = self.slots.acquire(org, patience.start).await?;
-        let deadline = Instant::now() + patience.run;
+        let slot = self.slots.acquire(org, limits.start).await?;
+        let deadline = Instant::now() + limits.run;
         let cancellation = Cancellation { is_cancelled: Arc::default(), deadline };
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancellation.is_cancelled));
         let result = self.start_work(slot, cancellation, work)?;
-        match tokio::time::timeout(patience.run, result).await {
+        match tokio::time::timeout(limits.run, result).await {
             Ok(done) => done.map_err(|_| ComputeError::Failed),
             Err(_) => Err(ComputeError::TimedOut),
         }
@@ -164,17 +164,17 @@ mod tests {
     #[tokio::test]
     async fn work_is_done_and_a_panic_breaks_nothing() {
         let pool = pool(1);
-        assert_eq!(pool.run(org(1), Patience::JOB, |_| 1 + 1).await, Ok(2));
-        let panicked = pool.run(org(1), Patience::JOB, |_| -> u8 { panic!("on purpose") }).await;
+        assert_eq!(pool.run(org(1), WaitLimits::JOB, |_| 1 + 1).await, Ok(2));
+        let panicked = pool.run(org(1), WaitLimits::JOB, |_| -> u8 { panic!("on purpose") }).await;
         assert_eq!(panicked, Err(ComputeError::Failed));
-        assert_eq!(pool.run(org(1), Patience::REQUEST, |_| 3).await, Ok(3));
+        assert_eq!(pool.run(org(1), WaitLimits::REQUEST, |_| 3).await, Ok(3));
     }
 
     #[tokio::test]
     async fn work_is_cancelled_when_its_caller_goes_away() {
         let pool = pool(1);
         let (stopped, has_stopped) = mpsc::channel();
-        let endless = pool.run(org(1), Patience::JOB, move |cancellation| {
+        let endless = pool.run(org(1), WaitLimits::JOB, move |cancellation| {
             while !cancellation.is_cancelled() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -185,19 +185,19 @@ mod tests {
             .await
             .unwrap()
             .expect("the work goes on");
-        assert_eq!(pool.run(org(2), Patience::JOB, |_| 4).await, Ok(4));
+        assert_eq!(pool.run(org(2), WaitLimits::JOB, |_| 4).await, Ok(4));
     }
 
     #[tokio::test]
     async fn a_caller_does_not_wait_beyond_the_deadline_and_the_thread_stays_occupied() {
         let pool = Arc::new(pool(1));
         let (finish, may_finish) = mpsc::channel::<()>();
-        let patience = Patience { start: None, run: Duration::from_millis(20) };
-        let slow = pool.run(org(1), patience, move |_| may_finish.recv());
+        let limits = WaitLimits { start: None, run: Duration::from_millis(20) };
+        let slow = pool.run(org(1), limits, move |_| may_finish.recv());
         assert_eq!(slow.await.err(), Some(ComputeError::TimedOut));
-        let impatient = Patience { start: Some(Duration::from_millis(20)), run: Duration::from_secs(20) };
-        assert_eq!(pool.run(org(2), impatient, |_| 5).await, Err(ComputeError::Overloaded));
+        let short = WaitLimits { start: Some(Duration::from_millis(20)), run: Duration::from_secs(20) };
+        assert_eq!(pool.run(org(2), short, |_| 5).await, Err(ComputeError::Overloaded));
         finish.send(()).unwrap();
-        assert_eq!(pool.run(org(2), Patience::JOB, |_| 5).await, Ok(5));
+        assert_eq!(pool.run(org(2), WaitLimits::JOB, |_| 5).await, Ok(5));
     }
 }

@@ -75,13 +75,13 @@ impl FairSlots {
     pub async fn acquire(
         self: &Arc<Self>,
         org: OrgId,
-        patience: Option<Duration>,
+        max_wait: Option<Duration>,
     ) -> Result<Slot, Overloaded> {
         let started = Instant::now();
-        let slot = match (self.take_or_wait(org), patience) {
+        let slot = match (self.take_or_wait(org), max_wait) {
             (Ok(Ok(slot)), _) => Ok(slot),
             (Ok(Err(granted)), None) => granted.await.map_err(|_| Overloaded),
-            (Ok(Err(granted)), Some(patience)) => match tokio::time::timeout(patience, granted).await {
+            (Ok(Err(granted)), Some(max_wait)) => match tokio::time::timeout(max_wait, granted).await {
                 Ok(Ok(slot)) => Ok(slot),
                 Ok(Err(_)) | Err(_) => Err(Overloaded),
             },

@@ -24,7 +24,7 @@ use super::extract::{BodyLimits, read_body, request_memory};
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use crate::app::App;
 use crate::auth::{Identity, Principal};
-use crate::compute::{Cancellation, Patience};
+use crate::compute::{Cancellation, WaitLimits};
 use crate::memory::{HeldBuffer, Reservation};
 use crate::problem::{ApiResult, Problem};
 
@@ -75,7 +75,7 @@ impl FromRequest<Arc<App>> for Traces {
         let org = org_of(request.extensions())?;
         let memory = request_memory(&request)?;
         let body = read_body(request, BodyLimits::new(limit)).await?;
-        let decoded = app.services.compute.run(org, Patience::REQUEST, move |_| {
+        let decoded = app.services.compute.run(org, WaitLimits::REQUEST, move |_| {
             let body = if compressed { decompress(&body, limit, memory.open())? } else { body };
             memory.grow(decoded_bytes(encoding, &body))?;
             decode(encoding, &body)
@@ -205,7 +205,7 @@ async fn receive(
     }
     let (identity, shared) = (Identity::clone(&caller), Arc::clone(&app));
     let ingesting = move |_: &Cancellation| ingest::ingest_spans(&request, &sender(&shared, &identity));
-    let arrived = app.services.compute.run(caller.org.id, Patience::REQUEST, ingesting).await?;
+    let arrived = app.services.compute.run(caller.org.id, WaitLimits::REQUEST, ingesting).await?;
     // Writes to disk under the lock of a lane, so it needs a thread of ordinary priority.
     let written = tokio::task::spawn_blocking(move || {
         for row in arrived.rows {

@@ -1,5 +1,5 @@
 //! Password hashing with Argon2id, on threads of their own and bounded: half of the cores at low priority, and a short
-//! queue. Whoever has many addresses can cause a hash for each, and must not slow down anything else.
+//! queue. A caller with many addresses can cause a hash for each, which must not slow down anything else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

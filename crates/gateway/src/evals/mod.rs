@@ -17,7 +17,7 @@ use http::header::RETRY_AFTER;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Identity;
-use crate::compute::{ComputeError, ComputePool, Patience};
+use crate::compute::{ComputeError, ComputePool, WaitLimits};
 use crate::internal_call::{self, Endpoint, InternalCaller, InternalRequest, ModelResponse};
 use crate::problem::{ApiResult, Problem};
 
@@ -110,11 +110,11 @@ pub fn check(models: &InternalCaller, identity: &Identity, evaluator: &Evaluator
 pub async fn compile(
     compute: &ComputePool,
     org: OrgId,
-    patience: Patience,
+    limits: WaitLimits,
     definition: EvalDefinition,
 ) -> Result<Result<Evaluator, ConfigError>, ComputeError> {
     let EvalDefinition { kind, evaluator, config } = definition;
-    compute.run(org, patience, move |_| Evaluator::parse(&kind, &evaluator, &config)).await
+    compute.run(org, limits, move |_| Evaluator::parse(&kind, &evaluator, &config)).await
 }
 
 /// The parts of an eval that decide how it judges.
@@ -134,7 +134,7 @@ pub async fn judge(
     let dims = usize::try_from(services.config.judge.embed_dims).unwrap_or(256);
     let is_builtin = matches!(&evaluator.method, Method::Embedding(embedding)
         if embedder(caller.models, embedding).0 == BUILTIN);
-    let evaluated = services.compute.run(caller.identity.org.id, Patience::JOB, move |_| {
+    let evaluated = services.compute.run(caller.identity.org.id, WaitLimits::JOB, move |_| {
         let subject = subject(&shared)?;
         let verdict = match &shared.method {
             Method::Embedding(embedding) if is_builtin => Some(embed_builtin(embedding, &subject, dims)?),
@@ -185,7 +185,7 @@ async fn judge_by_embedding(
     let (provider, model) = embedder(caller.models, embedding);
     let body = object(json!({"model": model, "input": texts}));
     let response = require_success(caller.call(provider, Endpoint::Embeddings, body).await)?;
-    let parsed = caller.models.services.compute.run(caller.identity.org.id, Patience::JOB, move |_| {
+    let parsed = caller.models.services.compute.run(caller.identity.org.id, WaitLimits::JOB, move |_| {
         let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         [0, 1].map(|index| -> Option<Vec<f32>> {
             serde_json::from_value(body.pointer(&format!("/data/{index}/embedding"))?.clone()).ok()

@@ -12,7 +12,7 @@ use serde_json::{Map, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Job, JobContext, JobError, JobResult};
-use crate::compute::Patience;
+use crate::compute::WaitLimits;
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
         evaluator: eval.evaluator.clone(),
         config: eval.config.clone(),
     };
-    let compiled = evals::compile(&job_services.services.compute, org, Patience::JOB, definition).await?;
+    let compiled = evals::compile(&job_services.services.compute, org, WaitLimits::JOB, definition).await?;
     let evaluator = match compiled {
         Ok(evaluator) => Arc::new(evaluator),
         // It was valid when it was stored; the limits have changed since.

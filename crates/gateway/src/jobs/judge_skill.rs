@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Job, JobContext, JobError, JobResult, JobServices, Queued, enqueue_within};
 use crate::auth::Identity;
-use crate::compute::{Cancellation, Patience};
+use crate::compute::{Cancellation, WaitLimits};
 
 /// How often the scheduler looks for versions without a verdict.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -245,7 +245,7 @@ async fn judge(job_services: &Arc<JobServices>, request: &JudgeRequest<'_>) -> R
     let (source, rubric) = (request.source.clone(), request.rubric.clone());
     let compute = &job_services.services.compute;
     let judging = move |_: &Cancellation| judge::builtin(&source, nearest.as_ref(), &rubric);
-    let judgement = compute.run(request.identity.org.id, Patience::JOB, judging).await?;
+    let judgement = compute.run(request.identity.org.id, WaitLimits::JOB, judging).await?;
     Ok(Judged {
         judgement,
         provider: BUILTIN.to_owned(),

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::export_verdicts::{self, ExportVerdicts};
 use super::{Job, JobContext, JobError, JobResult};
 use crate::auth::Identity;
-use crate::compute::Patience;
+use crate::compute::WaitLimits;
 use crate::evals::target::{self, Case, Target};
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 
@@ -181,7 +181,7 @@ impl<'a> EvalRunner<'a> {
         let config = run.definition.get("config").cloned().unwrap_or(Value::Null);
         let definition = EvalDefinition { kind: text("type"), evaluator: text("evaluator"), config };
         let compute = &context.job_services.services.compute;
-        let evaluator = match evals::compile(compute, context.org, Patience::JOB, definition).await? {
+        let evaluator = match evals::compile(compute, context.org, WaitLimits::JOB, definition).await? {
             Ok(evaluator) => Arc::new(evaluator),
             Err(error) => return Ok(Err(error.to_string())),
         };

@@ -26,7 +26,7 @@ use crate::api::extract::{BodyLimits, PathParam, read_body, request_memory};
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
 use crate::app::App;
-use crate::compute::{Cancellation, Patience};
+use crate::compute::{Cancellation, WaitLimits};
 use crate::problem::{ApiResult, Problem};
 
 /// The last transaction of an import touches all of its rows.
@@ -55,7 +55,7 @@ pub(super) async fn import(
 ) -> ApiResult<Json<Imported>> {
     let is_body = file.is_body;
     let parsing = move |cancellation: &Cancellation| parse(&file, cancellation);
-    let parsed = app.services.compute.run(caller.org.id, Patience::IMPORT, parsing).await?;
+    let parsed = app.services.compute.run(caller.org.id, WaitLimits::IMPORT, parsing).await?;
     let cases = parsed.map_err(|error| import_problem(error, is_body))?.ok_or_else(|| {
         Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,

@@ -22,7 +22,7 @@ use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::compute::Patience;
+use crate::compute::WaitLimits;
 use crate::evals::{self as judging, EvalDefinition};
 use crate::problem::{ApiResult, Problem};
 use view::{EvalView, ResultView};
@@ -150,7 +150,7 @@ async fn check_definition(
     check_name(name).map_err(|why| Problem::field("name", why))?;
     let kind = EvaluatorKind::parse(&definition.kind);
     let compute = &app.services.compute;
-    let compiled = judging::compile(compute, identity.org.id, Patience::REQUEST, definition).await?;
+    let compiled = judging::compile(compute, identity.org.id, WaitLimits::REQUEST, definition).await?;
     let read = compiled.map_err(|error| match error {
         ConfigError::Field { .. } => Problem::bad_request(error.to_string()),
         ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),

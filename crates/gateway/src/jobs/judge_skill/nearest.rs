@@ -14,7 +14,7 @@ use gateway_store::skills::{self, SkillVector, UnembeddedSkill, VectorSpace};
 use serde_json::{Map, Value, json};
 
 use super::JudgeRequest;
-use crate::compute::{Cancellation, Patience};
+use crate::compute::{Cancellation, WaitLimits};
 use crate::internal_call::{Endpoint, InternalRequest};
 use crate::jobs::{JobError, JobServices};
 use crate::services::Services;
@@ -113,7 +113,7 @@ async fn embed_builtin<'a>(
             break;
         }
         computed += missing.len();
-        let embedding = compute.run(org, Patience::JOB, move |cancellation| {
+        let embedding = compute.run(org, WaitLimits::JOB, move |cancellation| {
             let embed =
                 |entry: UnembeddedSkill| (hash_v1(&shelf_text(&entry), dims), entry.skill, entry.version);
             let missing = missing.into_iter().take_while(|_| !cancellation.is_cancelled());
@@ -124,7 +124,7 @@ async fn embed_builtin<'a>(
         }
     }
     let judged = text.to_owned();
-    let vector = compute.run(org, Patience::JOB, move |_| hash_v1(&judged, dims)).await?;
+    let vector = compute.run(org, WaitLimits::JOB, move |_| hash_v1(&judged, dims)).await?;
     Ok(EmbeddedText { text, vector, space, model: HASH_V1 })
 }
 
@@ -164,7 +164,7 @@ async fn embed_with_provider<'a>(
     };
     let dims = space.dims;
     let parsing = move |_: &Cancellation| parse_vectors(&response.body, count, dims);
-    let mut vectors = match job_services.services.compute.run(org.id, Patience::JOB, parsing).await? {
+    let mut vectors = match job_services.services.compute.run(org.id, WaitLimits::JOB, parsing).await? {
         Ok(vectors) => vectors,
         Err(reason) => return Ok(Err(reason)),
     };
@@ -210,7 +210,7 @@ async fn nearest(
             let other = embedded_text(&found.source);
             compare(&found.source.name, f64::from(similarity), &model, &text, &other)
         };
-        let neighbour = compute.run(org, Patience::JOB, comparing).await?;
+        let neighbour = compute.run(org, WaitLimits::JOB, comparing).await?;
         if best.as_ref().is_none_or(|best| best.closeness() < neighbour.closeness()) {
             best = Some(neighbour);
         }
@@ -243,7 +243,7 @@ async fn candidates(
             ranked.truncate(MAX_CANDIDATES);
             (ranked, end)
         };
-        (ranked, last) = compute.run(org, Patience::JOB, ranking).await?;
+        (ranked, last) = compute.run(org, WaitLimits::JOB, ranking).await?;
         if count < page {
             break;
         }
