@@ -1,5 +1,5 @@
-//! What an organization has of everything that a quota limits. A transaction that adds something locks the organization first
-//! (`orgs::lock_for_update`), so that a count stays true until the transaction ends.
+//! What an organization has of everything that a quota limits. A transaction that adds something locks the organization
+//! first (`orgs::lock_for_update`), so that a count stays true until the transaction ends.
 
 use gateway_core::ids::OrgId;
 use gateway_core::quotas::Quota;

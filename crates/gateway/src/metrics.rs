@@ -179,6 +179,7 @@ impl Metrics {
                 "Pieces of computation that wait for a thread",
                 state.compute.waiting,
             ),
+            ("gateway_queries_waiting", "Queries that wait for their turn", state.queries.waiting),
         ];
         for (name, help, value) in gauges {
             registry.register(name, help, ConstGauge::new(value));

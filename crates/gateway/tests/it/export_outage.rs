@@ -126,7 +126,7 @@ on_both!(dead_destinations_of_one_organization_cannot_use_all_slots, |app| async
         app.export(&eve, &body).await;
     }
     let refused = app.post("/api/v1/exports", webhook(&dead)).bearer(&eve.token).send().await;
-    refused.expect_error(409, "conflict");
+    refused.expect_error(403, "quota_exceeded");
     app.write(&[row(&eve, app.app.services.clock.now())]).await;
     dead.wait_for_requests(8, WAIT_TIMEOUT).await;
     let id = app.export(&ada, &webhook(&alive)).await;
