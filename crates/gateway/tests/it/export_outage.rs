@@ -19,7 +19,7 @@ const MANY: usize = 50_000;
 const REPLIES: usize = 1_000;
 /// More than the longest backoff of an export.
 const MAX_BACKOFF_MS: i64 = 10 * 60_000;
-const MAX_WAIT: Duration = Duration::from_secs(400);
+const MAX_WAIT: Duration = Duration::from_secs(900);
 
 on_both!(every_row_arrives_at_a_destination_that_fails_again_and_again, |app| async move {
     let ada = app.enterprise("acme").await;
