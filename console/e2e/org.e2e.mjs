@@ -35,6 +35,19 @@ test('a user is invited, joins, gets a role and is removed', async () => {
   page.clean()
 })
 
+test('an invitation is withdrawn', async () => {
+  const owner = await signUp(shared.gateway)
+  await call(shared.gateway, owner.token, 'POST', `/api/v1/orgs/${owner.org.id}/members`, { email: 'late@example.com', role: 'viewer' })
+  const page = await openPage(shared.browser, shared.gateway, { person: owner, path: '/org/members' })
+  await page.getByRole('button', { name: 'Withdraw the invitation of late@example.com' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Withdraw the invitation of late@example.com?' })
+  await inspect(page, 'withdraw-invitation')
+  await dialog.getByRole('button', { name: 'Withdraw' }).click()
+  await page.getByText('The invitation of late@example.com is withdrawn').waitFor()
+  await page.getByRole('row').filter({ hasText: 'late@example.com' }).waitFor({ state: 'detached' })
+  page.clean()
+})
+
 test('teams and apps are made, changed and deleted', async () => {
   const owner = await signUp(shared.gateway)
   const member = await joinAs(shared.gateway, owner, 'member')

@@ -10,6 +10,19 @@ export async function signIn(email: string, password: string, orgId?: string): P
   if (orgId && orgId !== login.org.id && login.orgs.some((org) => org.id === orgId)) await switchOrg(orgId)
 }
 
+/** Signs in with an account that exists, and joins the organization of the invitation. */
+export async function signInInvited(email: string, password: string, inviteToken: string): Promise<void> {
+  const login = await unwrap(client.POST('/api/v1/login', { body: { email, password, invite_token: inviteToken } }))
+  startSession(login.token, login.user.email)
+}
+
+/** Joins the organization of the invitation as the user who is signed in. */
+export async function acceptInvite(inviteToken: string): Promise<void> {
+  const email = getSession()?.email ?? ''
+  const joined = await unwrap(client.POST('/api/v1/auth/accept-invite', { body: { invite_token: inviteToken } }))
+  startSession(joined.token, email)
+}
+
 export async function signUp(body: Schemas['SignupRequest']): Promise<void> {
   const created = await unwrap(client.POST('/api/v1/signup', { body }))
   startSession(created.token, created.user.email)
@@ -30,5 +43,17 @@ export async function createOrg(name: string): Promise<void> {
 /** Revokes the token on the server. If the server is unreachable, the local session is removed anyway. */
 export async function signOut(): Promise<void> {
   await client.POST('/api/v1/auth/logout').catch(() => undefined)
+  endSession()
+}
+
+/** Ends all sessions of the user, also this one. */
+export async function signOutEverywhere(): Promise<void> {
+  await unwrap(client.POST('/api/v1/auth/logout-all'))
+  endSession()
+}
+
+/** Sets a new password with a one-time token of the operator. */
+export async function resetPassword(token: string, password: string): Promise<void> {
+  await unwrap(client.POST('/api/v1/auth/reset', { body: { token, new_password: password } }))
   endSession()
 }

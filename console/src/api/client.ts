@@ -7,7 +7,7 @@ import { getSession, notifySessionExpired } from './session'
 
 export type Schemas = components['schemas']
 
-const PUBLIC_PATHS = new Set(['/api/v1/login', '/api/v1/signup', '/api/v1/setup'])
+const PUBLIC_PATHS = new Set(['/api/v1/login', '/api/v1/signup', '/api/v1/setup', '/api/v1/auth/reset'])
 
 const middleware: Middleware = {
   onRequest({ request, schemaPath }) {

@@ -20,11 +20,17 @@ const inviteRoute = createRoute({
   component: lazyRouteComponent(() => import('./auth/Invite'), 'Invite'),
 })
 
+const resetRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/reset/$token',
+  component: lazyRouteComponent(() => import('./auth/Reset'), 'Reset'),
+})
+
 const accountRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/account',
   component: lazyRouteComponent(() => import('./auth/Account'), 'Account'),
 })
 
-export const authRoutes = [loginRoute, signupRoute, inviteRoute] as const
+export const authRoutes = [loginRoute, signupRoute, inviteRoute, resetRoute] as const
 export const accountRoutes = [accountRoute] as const

@@ -1,7 +1,7 @@
-//! Users, revoked session tokens, and the role of a user in an organization.
+//! Users, and their role in an organization.
 
 use gateway_core::access::Role;
-use gateway_core::ids::{OrgId, TokenId, UserId};
+use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 
 use crate::row::args;
@@ -28,6 +28,11 @@ pub async fn find_by_email(db: &Db, email: &str) -> Result<Option<User>, StoreEr
     table::read_opt(row.as_ref())
 }
 
+pub async fn find(db: &Db, id: UserId) -> Result<Option<User>, StoreError> {
+    let row = db.opt(User::select("id = $1"), args![id]).await?;
+    table::read_opt(row.as_ref())
+}
+
 /// The role of a user in an organization; none for a user that is not a member.
 pub async fn role_of(db: &Db, org: OrgId, user: UserId) -> Result<Option<Role>, StoreError> {
     let row =
@@ -35,20 +40,17 @@ pub async fn role_of(db: &Db, org: OrgId, user: UserId) -> Result<Option<Role>, 
     row.map(|row| row.get("role")).transpose()
 }
 
-pub async fn revoke_token(tx: &mut Tx, token: TokenId, expires_at: Timestamp) -> Result<(), StoreError> {
-    tx.exec(
-        "INSERT INTO revoked_tokens (id, expires_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING",
-        args![token, expires_at],
-    )
-    .await
-    .map(|_| ())
+/// Locks the user until the transaction ends. False if the user has another password by now.
+pub async fn lock_with_password(tx: &mut Tx, user: UserId, password_hash: &str) -> Result<bool, StoreError> {
+    let sql = "UPDATE users SET id = id WHERE id = $1 AND password_hash = $2";
+    Ok(tx.exec(sql, args![user, password_hash]).await? == 1)
 }
 
-pub async fn token_is_revoked(db: &Db, token: TokenId) -> Result<bool, StoreError> {
-    Ok(db.opt("SELECT 1 AS one FROM revoked_tokens WHERE id = $1", args![token]).await?.is_some())
+/// Locks the user until the transaction ends.
+pub async fn lock(tx: &mut Tx, user: UserId) -> Result<(), StoreError> {
+    tx.exec("UPDATE users SET id = id WHERE id = $1", args![user]).await.map(|_| ())
 }
 
-/// Deletes the revocations of expired tokens.
-pub async fn sweep_tokens(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
-    db.exec("DELETE FROM revoked_tokens WHERE expires_at < $1", args![now]).await
+pub async fn set_password(tx: &mut Tx, user: UserId, password_hash: &str) -> Result<(), StoreError> {
+    tx.exec("UPDATE users SET password_hash = $2 WHERE id = $1", args![user, password_hash]).await.map(|_| ())
 }

@@ -2,7 +2,7 @@
 
 use gateway_core::access::Role;
 use gateway_core::accounts::KeyHash;
-use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
+use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, UserId};
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
@@ -69,6 +69,54 @@ pub async fn find_for_update(
 
 pub async fn update(tx: &mut Tx, key: &Key) -> Result<(), StoreError> {
     table::update(tx, key, vec![], "").await.map(|_| ())
+}
+
+/// The keys that a user created, and those created by such keys. `made` has the ids of their creators.
+const MADE_BY: &str = "WITH RECURSIVE made (id) AS (SELECT CAST($2 AS TEXT) UNION \
+    SELECT k.id FROM api_keys k JOIN made ON k.created_by = made.id WHERE k.org_id = $1)";
+
+/// Revokes the keys that a user created, directly or by another key, and that belong to no application. Returns them.
+pub async fn revoke_made_by(
+    tx: &mut Tx,
+    org: OrgId,
+    user: UserId,
+    now: Timestamp,
+) -> Result<Vec<Key>, StoreError> {
+    let sql = format!(
+        "{MADE_BY} UPDATE api_keys SET revoked_at = $3 WHERE org_id = $1 AND id IN (SELECT id FROM made) \
+         AND revoked_at IS NULL AND app_id IS NULL RETURNING {}",
+        Key::columns("")
+    );
+    table::read_all(&tx.all(AssertSqlSafe(sql), args![org, user, now]).await?)
+}
+
+/// Limits the role of the keys that a user created, directly or by another key. Returns the number of changed keys.
+pub async fn cap_made_by(tx: &mut Tx, org: OrgId, user: UserId, role: Role) -> Result<u64, StoreError> {
+    let mut changed = 0;
+    for above in Role::ALL.iter().copied().filter(|above| *above > role) {
+        let sql = format!(
+            "{MADE_BY} UPDATE api_keys SET role = $4 WHERE org_id = $1 AND id IN (SELECT id FROM made) AND role = $3"
+        );
+        changed += tx.exec(AssertSqlSafe(sql), args![org, user, above, role]).await?;
+    }
+    Ok(changed)
+}
+
+/// Deletes the invitations that a user made, directly or by a key, for roles that `may_stay` does not hold for.
+pub async fn withdraw_invites_of(
+    tx: &mut Tx,
+    org: OrgId,
+    user: UserId,
+    may_stay: impl Fn(Role) -> bool,
+) -> Result<u64, StoreError> {
+    let mut deleted = 0;
+    for role in Role::ALL.iter().copied().filter(|role| !may_stay(*role)) {
+        let sql = format!(
+            "{MADE_BY} DELETE FROM invites WHERE org_id = $1 AND role = $3 AND invited_by IN (SELECT id FROM made)"
+        );
+        deleted += tx.exec(AssertSqlSafe(sql), args![org, user, role]).await?;
+    }
+    Ok(deleted)
 }
 
 /// What the request path needs to know about a key.

@@ -22,6 +22,7 @@ pub mod evals;
 pub mod events;
 pub mod exports;
 pub mod faults;
+pub mod invites;
 pub mod jobs;
 pub mod keys;
 pub mod logs;
@@ -36,10 +37,12 @@ pub mod providers;
 pub mod quotas;
 pub mod redis;
 pub mod rubrics;
+pub mod sign_ins;
 pub mod skills;
 pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod user_sessions;
 pub mod verdicts;
 pub mod webhooks;
 

@@ -1,13 +1,12 @@
-//! Memberships and invitations.
+//! Memberships.
 
 use gateway_core::access::Role;
-use gateway_core::ids::{InviteId, OrgId, UserId};
+use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
-use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,22 +18,8 @@ pub struct Member {
     pub created_at: Timestamp,
 }
 
-table! {
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Invite in "invites" {
-        pub id: InviteId [key],
-        pub org_id: OrgId [key],
-        pub email: String,
-        pub role: Role,
-        pub created_at: Timestamp [once],
-        pub expires_at: Timestamp,
-    }
-}
-
 const SELECT_MEMBER: &str = "SELECT m.user_id, u.email, u.display_name, m.role, m.created_at \
     FROM memberships m JOIN users u ON u.id = m.user_id";
-/// Invitations returned by one call.
-const MAX_INVITES: i64 = 200;
 
 pub async fn insert(
     tx: &mut Tx,
@@ -96,28 +81,16 @@ pub async fn remove(tx: &mut Tx, org: OrgId, user: UserId) -> Result<(), StoreEr
     tx.exec("DELETE FROM memberships WHERE org_id = $1 AND user_id = $2", args![org, user]).await.map(|_| ())
 }
 
-/// Invites an address without an account. Replaces an earlier invitation of the same address.
-pub async fn insert_invite(tx: &mut Tx, invite: &Invite, token_hash: &str) -> Result<(), StoreError> {
-    delete_invite(tx, invite.org_id, &invite.email).await?;
-    table::insert(tx, invite, vec![("token_hash", token_hash.into())]).await
-}
-
-/// Deletes an invitation, for example when the user became a member in another way.
-pub async fn delete_invite(tx: &mut Tx, org: OrgId, email: &str) -> Result<(), StoreError> {
-    tx.exec("DELETE FROM invites WHERE org_id = $1 AND email = $2", args![org, email]).await.map(|_| ())
-}
-
-/// Deletes and returns an invitation, so that it admits one person only.
-pub async fn consume_invite(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>, StoreError> {
-    let sql = format!("DELETE FROM invites WHERE token_hash = $1 RETURNING {}", Invite::columns(""));
-    let row = tx.opt(AssertSqlSafe(sql), args![token_hash]).await?;
-    table::read_opt(row.as_ref())
-}
-
-/// Open invitations of an organization, newest first.
-pub async fn list_invites(db: &Db, org: OrgId, now: Timestamp) -> Result<Vec<Invite>, StoreError> {
-    let sql = Invite::select("org_id = $1 AND expires_at > $2 ORDER BY id DESC LIMIT $3");
-    table::read_all(&db.all(sql, args![org, now, MAX_INVITES]).await?)
+/// Whether a member of the organization has this address.
+pub async fn has_email(tx: &mut Tx, org: OrgId, email: &str) -> Result<bool, StoreError> {
+    let row = tx
+        .opt(
+            "SELECT 1 AS one FROM memberships m JOIN users u ON u.id = m.user_id \
+             WHERE m.org_id = $1 AND u.email = $2",
+            args![org, email],
+        )
+        .await?;
+    Ok(row.is_some())
 }
 
 fn read(row: &Row) -> Result<Member, StoreError> {

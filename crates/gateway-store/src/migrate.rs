@@ -47,6 +47,8 @@ const STATE: &[(&str, &str)] = &[
     ("cache_purges", include_str!("../migrations/0015_cache_purges.sql")),
     ("skill_vectors", include_str!("../migrations/0016_skill_vectors.sql")),
     ("jobs_by_org", include_str!("../migrations/0017_jobs_by_org.sql")),
+    ("invites", include_str!("../migrations/0018_invites.sql")),
+    ("user_sessions", include_str!("../migrations/0019_user_sessions.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -261,7 +263,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 17] = [
+    const RELEASED_STATE: [(&str, &str); 19] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -279,6 +281,8 @@ mod tests {
         ("cache_purges", "287de40c8e260413a6fda86aadf32182cb36be54cf5f103524f3fa18629830ea"),
         ("skill_vectors", "7bfcbad1d74c15577b53c0fe0e69dc30afa15c90c73e2d402514018d7b89ca43"),
         ("jobs_by_org", "7bfec4c8ae15f947ae8a3ba95273c4b2dfbbe5e59665dcfd9941912f23a70be7"),
+        ("invites", "3162f1009d20ce8a89035ace7067fd25ae93d644ce3cf7df0af7772b7cf71ea1"),
+        ("user_sessions", "d6b29bffe35b436634321f9978582b33ff2fe87e66a0da00c292df7731d035b9"),
     ];
     const RELEASED_LOGS: [(&str, &str); 7] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

@@ -44,6 +44,12 @@ pub async fn list_by_user(db: &Db, user: UserId) -> Result<Vec<(Org, Role)>, Sto
     db.all(sql, args![user]).await?.iter().map(read_membership).collect()
 }
 
+/// The same inside a transaction.
+pub async fn list_by_user_in_tx(tx: &mut Tx, user: UserId) -> Result<Vec<(Org, Role)>, StoreError> {
+    let sql = select_memberships("m.user_id = $1 ORDER BY m.created_at, o.id");
+    tx.all(sql, args![user]).await?.iter().map(read_membership).collect()
+}
+
 /// The organizations of a user with the user's role, newest organization first.
 pub async fn page_by_user(db: &Db, user: UserId, page: &Page) -> Result<Paged<(Org, Role)>, StoreError> {
     let sql = select_memberships("m.user_id = $1 AND ($2 IS NULL OR o.id < $2) ORDER BY o.id DESC LIMIT $3");

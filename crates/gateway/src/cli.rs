@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
+use gateway_core::accounts::normalise_email;
+use gateway_core::time::HOUR;
 use gateway_store::cluster::invalidations::{self, Invalidation};
-use gateway_store::{Db, Part, StoreError, orgs};
+use gateway_store::{Db, Part, StoreError, accounts, orgs, sign_ins};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
+use crate::auth::passwords::new_reset_token;
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
 use crate::server::{self, Server};
@@ -63,6 +66,11 @@ enum AdminCommand {
         slug: String,
         /// free, pro or enterprise
         plan: String,
+    },
+    /// Print a one-time token with which a user sets a new password within an hour
+    ResetPassword {
+        /// The user's email address
+        email: String,
     },
 }
 
@@ -148,6 +156,15 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             runtime()?.block_on(set_plan(&config, &slug, plan))?;
             print_line(&format!("{slug} is now on the {plan} plan"));
         }
+        Command::Admin { command: AdminCommand::ResetPassword { email } } => {
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            print_line(&runtime()?.block_on(reset_password(&config, &email))?);
+            let _ = writeln!(
+                std::io::stderr(),
+                "valid for one hour and one use: open /console/reset/TOKEN, or send \
+                 POST /api/v1/auth/reset {{\"token\", \"new_password\"}}"
+            );
+        }
     }
     Ok(())
 }
@@ -212,6 +229,25 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
     changed
         .map(|_| ())
         .ok_or_else(|| Failure::Other(format!("there is no organization with the slug '{slug}'")))
+}
+
+/// Stores the hash of a new token for a password reset and returns the token.
+async fn reset_password(config: &Config, email: &str) -> Result<String, Failure> {
+    let unknown = || Failure::Other(format!("there is no account with the email '{email}'"));
+    let normalised = normalise_email(email).map_err(|_| unknown())?;
+    let (token, hash) =
+        new_reset_token().ok_or_else(|| Failure::Other("the system has no random numbers".into()))?;
+    let db = open(config).await?;
+    let now = Clock::default().now();
+    db.migrate(Part::State, now).await?;
+    let user = accounts::find_by_email(&db, &normalised).await?;
+    if let Some(user) = &user {
+        let mut tx = db.begin().await?;
+        sign_ins::insert_reset(&mut tx, user.id, &hash, now.plus(HOUR)).await?;
+        tx.commit().await?;
+    }
+    db.close().await;
+    user.map(|_| token).ok_or_else(unknown)
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {

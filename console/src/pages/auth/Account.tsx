@@ -1,15 +1,15 @@
 import { signOut } from '@/api/auth'
 import { useMe } from '@/api/me'
-import { useSession } from '@/api/session'
-import { time, zoneName } from '@/lib/format'
+import { zoneName } from '@/lib/format'
 import { setPrefs, usePrefs, type Density, type Prefs } from '@/lib/prefs'
 import { useSwitchOrg } from '@/shell/useSwitchOrg'
 import { Badge, Button, Field, Page, Section, Select } from '@/ui'
+import { Password } from './Password'
+import { Sessions } from './Sessions'
 
 /** Account settings of the user. Preferences are stored in this browser only. */
 export function Account() {
   const me = useMe()
-  const session = useSession()
   const prefs = usePrefs()
   const change = useSwitchOrg()
   return (
@@ -49,15 +49,8 @@ export function Account() {
             ))}
           </ul>
         </Section>
-        <Section title="Session">
-          <p className="text-muted">
-            Signed in until{' '}
-            <time className="text-fg" dateTime={session ? new Date(session.expiresAt).toISOString() : undefined}>
-              {time(session?.expiresAt, prefs.zone)} {zoneName(prefs.zone)}
-            </time>
-            . Signing out revokes the session on the server, in every tab.
-          </p>
-        </Section>
+        <Password />
+        <Sessions />
       </div>
     </Page>
   )

@@ -39,6 +39,8 @@ pub enum Invalidation {
     OrgAll(OrgId),
     Member(OrgId, UserId),
     Token(TokenId),
+    /// All session tokens of a user.
+    User(UserId),
     /// The latest version of a prompt.
     #[serde(rename = "new_version")]
     PromptVersion {

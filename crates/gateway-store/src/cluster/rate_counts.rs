@@ -63,6 +63,12 @@ pub async fn count_attempt(
     Ok((row.get("began_at")?, row.get("tried")?))
 }
 
+/// Takes back one attempt.
+pub async fn uncount_attempt(db: &Db, kind: &str, address: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE attempt_counts SET tried = tried - 1 WHERE kind = $1 AND address = $2 AND tried > 0";
+    db.exec(sql, args![kind, address]).await.map(|_| ())
+}
+
 /// Deletes counts of minutes before `minute` and attempt windows that started before `began`.
 pub async fn sweep(db: &Db, minute: i64, began: Timestamp) -> Result<(), StoreError> {
     db.exec("DELETE FROM rate_counts WHERE minute < $1", args![minute]).await?;

@@ -15,16 +15,19 @@ use http::request::Parts;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
-use super::auth::{OrgWithRole, issue_token};
+use super::auth::OrgWithRole;
+use super::auth::passwords::{password_problem, verify_password};
+use super::auth::sessions::{SessionOrigin, record_sign_in, start_session};
 use super::caller::AppState;
 use super::extract::{Body, ClientIp};
+use super::invites::{self, Refusal};
 use super::keys::{self, KeyBrief};
-use super::members::hash_invite_token;
 use super::openapi::{Area, Operation, OperationInput};
 use super::response::{Created, Json};
 use crate::app::App;
-use crate::auth::passwords::PasswordError;
+use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::rate_limits::AttemptKind;
 
@@ -91,6 +94,7 @@ impl From<&User> for UserBrief {
 async fn signup(
     State(app): AppState,
     _: AttemptLimit<Signup>,
+    origin: SessionOrigin,
     Body(request): Body<SignupRequest>,
 ) -> ApiResult<Created<SignupResponse>> {
     let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
@@ -120,20 +124,22 @@ async fn signup(
     };
 
     let mut tx = app.services.db.begin().await?;
-    accounts::insert_user(&mut tx, &user)
-        .await
-        .map_err(Problem::on_duplicate("an account with this email already exists"))?;
+    accounts::insert_user(&mut tx, &user).await.map_err(Problem::on_duplicate(
+        "an account with this email already exists; sign in instead, with the invite_token if you have one",
+    ))?;
     let (org, role, api_key) = if let Some(org) = new_org {
         let raw = create_org(&app, &mut tx, &org, &user).await?;
         (org, Role::Owner, Some(raw))
     } else {
         let token = request.invite_token.unwrap_or_default();
-        let (org, role) = join_org(&app, &mut tx, &token, &user).await?;
+        let joined = invites::join(&app, &mut tx, &token, (user.id, &user.email)).await?;
+        let (org, role) = joined.map_err(Refusal::into_field_problem)?;
         (org, role, None)
     };
+    let (token, _) = start_session(&app, &mut tx, &origin, user.id, (org.id, role)).await?;
+    record_sign_in(&app, &mut tx, user.id, &origin).await?;
     tx.commit().await?;
 
-    let (token, _) = issue_token(&app, user.id, org.id, role)?;
     let user = NewUser { id: user.id, email: user.email };
     Ok(Created(SignupResponse { org: (&org).into(), user, api_key, token }))
 }
@@ -142,6 +148,8 @@ async fn signup(
 struct LoginRequest {
     email: String,
     password: String,
+    /// Joins the inviting organization, for an account that is a member of none.
+    invite_token: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -157,22 +165,47 @@ struct LoginResponse {
 async fn login(
     State(app): AppState,
     _: AttemptLimit<Login>,
+    origin: SessionOrigin,
     Body(request): Body<LoginRequest>,
 ) -> ApiResult<Json<LoginResponse>> {
+    let rejected = || Problem::unauthorized("wrong email or password");
     // An invalid address takes the same path and the same time as an unknown one.
-    let email = normalise_email(&request.email).unwrap_or_default();
+    let email = normalise_email(&request.email).unwrap_or_else(|_| digest_of(&request.email));
     let user = accounts::find_by_email(&app.services.db, &email).await?;
-    let stored = user.as_ref().map(|user| user.password_hash.clone());
-    let matches =
-        app.passwords.verify(SecretString::from(request.password), stored).await.map_err(password_problem)?;
-    let user = user.filter(|_| matches).ok_or_else(|| Problem::unauthorized("wrong email or password"))?;
-    let orgs: Vec<OrgWithRole> =
-        orgs::list_by_user(&app.services.db, user.id).await?.into_iter().map(Into::into).collect();
-    let org = orgs.first().cloned().ok_or_else(|| {
-        Problem::forbidden("you are not a member of any organization; ask for an invitation")
+    let password = SecretString::from(request.password);
+    let matches = verify_password(&app, origin.address, &email, user.as_ref(), password).await?;
+    let user = user.filter(|_| matches).ok_or_else(rejected)?;
+
+    let mut tx = app.services.db.begin().await?;
+    // The password may have been changed while it was verified.
+    if !accounts::lock_with_password(&mut tx, user.id, &user.password_hash).await? {
+        return Err(rejected());
+    }
+    let mut joined = None;
+    let mut pending = Vec::new();
+    if let Some(token) = request.invite_token {
+        let admitted = invites::join(&app, &mut tx, &token, (user.id, &user.email)).await?;
+        let (org, _) = admitted.map_err(Refusal::into_field_problem)?;
+        pending.push(invalidation::record(&mut tx, Invalidation::Member(org.id, user.id)).await?);
+        joined = Some(org.id);
+    }
+    let orgs = orgs::list_by_user_in_tx(&mut tx, user.id).await?;
+    let orgs: Vec<OrgWithRole> = orgs.into_iter().map(Into::into).collect();
+    let org = orgs.iter().find(|org| joined.is_none_or(|joined| org.id == joined)).cloned();
+    let org = org.ok_or_else(|| {
+        Problem::forbidden(
+            "you are not a member of any organization; ask for an invitation and sign in with its invite_token",
+        )
     })?;
-    let (token, expires_at) = issue_token(&app, user.id, org.id, org.role)?;
+    let (token, expires_at) = start_session(&app, &mut tx, &origin, user.id, (org.id, org.role)).await?;
+    record_sign_in(&app, &mut tx, user.id, &origin).await?;
+    invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Json(LoginResponse { token, expires_at, user: (&user).into(), org, orgs }))
+}
+
+/// Stands for an address that is not valid. No account has it.
+fn digest_of(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -271,30 +304,15 @@ async fn create_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> Api
     Ok(generated.raw)
 }
 
-/// Adds the user to the organization that the invitation is for.
-async fn join_org(app: &App, tx: &mut Tx, token: &str, user: &User) -> ApiResult<(orgs::Org, Role)> {
-    let unknown =
-        || Problem::field("invite_token", "is invalid, already used or expired; ask for a new invitation");
-    let invite = members::consume_invite(tx, &hash_invite_token(token)).await?.ok_or_else(unknown)?;
-    if app.services.clock.now() >= invite.expires_at {
-        return Err(unknown());
-    }
-    if invite.email != user.email {
-        return Err(Problem::field("email", "must be the address that the invitation was sent to"));
-    }
-    members::insert(tx, invite.org_id, user.id, invite.role, app.services.clock.now()).await?;
-    let org = orgs::find_in_tx(tx, invite.org_id).await?.ok_or_else(unknown)?;
-    Ok((org, invite.role))
-}
-
 /// An endpoint with limited attempts, as a type.
-trait LimitedEndpoint: Send + Sync {
+pub(super) trait LimitedEndpoint: Send + Sync {
     const ATTEMPT: AttemptKind;
 }
 
 struct Signup;
 struct Login;
 struct Setup;
+pub(super) struct Reset;
 
 impl LimitedEndpoint for Signup {
     const ATTEMPT: AttemptKind = AttemptKind::Signup;
@@ -308,8 +326,12 @@ impl LimitedEndpoint for Setup {
     const ATTEMPT: AttemptKind = AttemptKind::Setup;
 }
 
+impl LimitedEndpoint for Reset {
+    const ATTEMPT: AttemptKind = AttemptKind::Reset;
+}
+
 /// Rejects an address with too many attempts. It counts before the body is read, so that every request counts.
-struct AttemptLimit<E>(PhantomData<E>);
+pub(super) struct AttemptLimit<E>(PhantomData<E>);
 
 impl<E: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<E> {
     type Rejection = Problem;
@@ -331,13 +353,4 @@ impl<E: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<E> {
 
 impl<E: LimitedEndpoint> OperationInput for AttemptLimit<E> {
     fn describe(_: &mut Operation<'_>) {}
-}
-
-fn password_problem(error: PasswordError) -> Problem {
-    match error {
-        PasswordError::Busy => {
-            Problem::overloaded("too many password checks are in progress; try again shortly")
-        }
-        PasswordError::Failed => Problem::internal(error),
-    }
 }

@@ -1,25 +1,28 @@
-//! The caller's session: entitlements, organizations, switching between them, and logout.
+//! The caller: entitlements, organizations and switching between them, sessions, password.
+
+pub(super) mod passwords;
+pub(super) mod sessions;
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use gateway_core::access::{Entitlement, Plan, Role};
-use gateway_core::ids::{OrgId, UserId};
+use gateway_core::ids::OrgId;
 use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
-use gateway_store::{accounts, orgs};
+use gateway_store::orgs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::caller::{AppState, Caller, SessionUser, Viewer};
 use super::extract::Body;
+use super::invites;
 use super::openapi::Area;
 use super::response::Json;
 use crate::app::App;
-use crate::auth::tokens::{Claims, LIFETIME};
 use crate::auth::{Identity, Principal};
-use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use sessions::{SessionOrigin, start_session};
 
 pub fn area() -> Area {
     Area::new("auth", "The caller's session.")
@@ -30,7 +33,29 @@ pub fn area() -> Area {
         )
         .get("/auth/orgs", list_orgs, "List the organizations that the caller belongs to")
         .post("/auth/switch-org", switch_org, "Issue a token for another organization of the user")
-        .post("/auth/logout", logout, "Revoke the session token of this request")
+        .post(
+            "/auth/accept-invite",
+            invites::accept,
+            "Join the organization of an invitation to the user's address",
+        )
+        .post("/auth/logout", sessions::logout, "Revoke the session token of this request")
+        .post(
+            "/auth/logout-all",
+            sessions::logout_all,
+            "End all sessions of the user, also that of this request",
+        )
+        .get("/auth/sessions", sessions::list_sessions, "List the sessions of the user")
+        .delete("/auth/sessions/{userSessionId}", sessions::end_session, "End one session of the user")
+        .post(
+            "/auth/password",
+            passwords::change_password,
+            "Change the password; ends all other sessions of the user",
+        )
+        .post(
+            "/auth/reset",
+            passwords::reset_password,
+            "Set a new password with a one-time token of the operator",
+        )
 }
 
 /// An organization and the caller's role in it.
@@ -127,41 +152,21 @@ struct SwitchOrgResponse {
 async fn switch_org(
     State(app): AppState,
     person: SessionUser,
+    origin: SessionOrigin,
     Body(request): Body<SwitchOrgRequest>,
 ) -> ApiResult<Json<SwitchOrgResponse>> {
-    let orgs = orgs::list_by_user(&app.services.db, person.id).await?;
+    let mut tx = app.services.db.begin().await?;
+    sessions::lock_session(&mut tx, &person).await?;
+    let orgs = orgs::list_by_user_in_tx(&mut tx, person.id).await?;
     let found = orgs.into_iter().find(|(org, _)| org.id == request.org_id);
     let org: OrgWithRole =
         found.ok_or_else(|| Problem::forbidden("you are not a member of that organization"))?.into();
-    let (token, expires_at) = issue_token(&app, person.id, org.id, org.role)?;
+    let (token, expires_at) = start_session(&app, &mut tx, &origin, person.id, (org.id, org.role)).await?;
+    tx.commit().await?;
     Ok(Json(SwitchOrgResponse { token, expires_at, org }))
 }
 
 #[derive(Serialize, JsonSchema)]
-struct LogoutResponse {
+pub(super) struct LogoutResponse {
     revoked: bool,
-}
-
-async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
-    let mut tx = app.services.db.begin().await?;
-    accounts::revoke_token(&mut tx, person.token, person.expires_at).await?;
-    let pending = invalidation::record(&mut tx, Invalidation::Token(person.token)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
-    Ok(Json(LogoutResponse { revoked: true }))
-}
-
-/// Issues a signed session token for a member, and returns it with its expiry.
-pub(super) fn issue_token(app: &App, user: UserId, org: OrgId, role: Role) -> ApiResult<(String, Timestamp)> {
-    let now = app.services.clock.now();
-    let claims = Claims {
-        sub: user,
-        org,
-        role,
-        iat: now.unix_seconds(),
-        exp: now.plus(LIFETIME).unix_seconds(),
-        jti: app.services.ids.new_id(),
-    };
-    let token =
-        app.proxy.tokens.issue(&claims).ok_or_else(|| Problem::internal("cannot sign a session token"))?;
-    Ok((token, claims.expires_at()))
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, State};
 use gateway_core::access::{Entitlement, Role};
-use gateway_core::ids::{OrgId, TokenId, UserId};
+use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts;
+use gateway_store::user_sessions::IssuedToken;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName};
@@ -134,7 +135,7 @@ impl<R: RequiredRole> OperationInput for InOrg<R> {
 /// A user with a session token. API keys are rejected.
 pub struct SessionUser {
     pub id: UserId,
-    pub token: TokenId,
+    pub token: IssuedToken,
     pub expires_at: Timestamp,
     pub identity: Identity,
 }

@@ -209,7 +209,7 @@ async fn revoke(
     if key.revoked_at.is_none() {
         key.revoked_at = Some(app.services.clock.now());
         keys::update(&mut tx, &key).await?;
-        let event = Event::KeyRevoke(facts(&key, manager.identity.actor()));
+        let event = Event::KeyRevoke(key_facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
@@ -323,7 +323,7 @@ pub(super) async fn insert_with_event(
     actor: &str,
 ) -> ApiResult<()> {
     keys::insert(tx, &generated.key, generated.hash).await?;
-    let event = Event::KeyCreate(facts(&generated.key, actor.to_owned()));
+    let event = Event::KeyCreate(key_facts(&generated.key, actor.to_owned()));
     events::record(tx, generated.key.org_id, app.services.ids.new_id(), &event, app.services.clock.now())
         .await?;
     Ok(())
@@ -337,7 +337,7 @@ async fn find_managed(tx: &mut Tx, manager: &KeyManager, id: KeyId) -> ApiResult
     Ok((key, hash))
 }
 
-fn facts(key: &Key, actor: String) -> KeyEventData {
+pub(super) fn key_facts(key: &Key, actor: String) -> KeyEventData {
     KeyEventData {
         key_id: key.id,
         name: key.name.clone(),

@@ -1,34 +1,42 @@
-//! Members and invitations. The last owner cannot be removed or demoted.
+//! Members. The last owner cannot be removed or demoted.
 
 use axum::extract::State;
 use gateway_core::access::{Role, may_assign};
-use gateway_core::accounts::normalise_email;
 use gateway_core::events::{Event, UserEventData};
-use gateway_core::ids::{InviteId, OrgId, UserId};
-use gateway_core::time::{DAY, Timestamp};
-use gateway_store::members::{Invite, Member};
-use gateway_store::{Tx, accounts, events, members, orgs};
+use gateway_core::ids::{OrgId, UserId};
+use gateway_core::time::Timestamp;
+use gateway_store::members::Member;
+use gateway_store::page::Page;
+use gateway_store::{Tx, events, invites as store_invites, keys, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::caller::{self, Admin, AppState, InOrg, Viewer};
 use super::extract::{Body, PathParam, QueryParams};
+use super::invites::{self, InviteView};
+use super::keys::key_facts;
 use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::response::{Created, Deleted, Json};
+use super::response::{Deleted, Json};
 use crate::auth::{Identity, Principal};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-
-const INVITE_LIFETIME: i64 = 7 * DAY;
+use crate::services::Services;
 
 pub fn area() -> Area {
     Area::new("members", "Members of an organization and their roles.")
         .get("/orgs/{orgId}/members", list, "List members and open invitations")
-        .post("/orgs/{orgId}/members", add, "Add a member, or invite an address that has no account yet")
+        .post(
+            "/orgs/{orgId}/members",
+            invites::add,
+            "Invite an address; whoever it belongs to joins by accepting",
+        )
         .put("/orgs/{orgId}/members/{userId}", change_role, "Change a member's role")
-        .delete("/orgs/{orgId}/members/{userId}", remove, "Remove a member; every member may leave")
+        .delete(
+            "/orgs/{orgId}/members/{userId}",
+            remove,
+            "Remove a member and revoke their keys; every member may leave",
+        )
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -49,25 +57,9 @@ impl From<Member> for MemberView {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Invitation")]
-struct InviteView {
-    id: InviteId,
-    email: String,
-    role: Role,
-    created_at: Timestamp,
-    expires_at: Timestamp,
-}
-
-impl From<Invite> for InviteView {
-    fn from(invite: Invite) -> Self {
-        let Invite { id, org_id: _, email, role, created_at, expires_at } = invite;
-        Self { id, email, role, created_at, expires_at }
-    }
-}
-
-#[derive(Serialize, JsonSchema)]
 struct MemberList {
     members: Vec<MemberView>,
+    /// The newest 200 open invitations. `GET /orgs/{orgId}/invites` lists all of them.
     invitations: Vec<InviteView>,
     next_cursor: Option<String>,
 }
@@ -77,83 +69,15 @@ async fn list(
     caller: InOrg<Viewer>,
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<MemberList>> {
-    let found = members::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let invitations =
-        members::list_invites(&app.services.db, caller.org.id, app.services.clock.now()).await?;
+    let Services { db, clock, .. } = &*app.services;
+    let found = members::list(db, caller.org.id, &params.page()?).await?;
+    let newest = Page { limit: page::MAX_LIMIT, before: None };
+    let invitations = store_invites::list(db, caller.org.id, clock.now(), &newest).await?.rows;
     Ok(Json(MemberList {
         next_cursor: page::encode_cursor(found.next.as_deref()),
         members: found.rows.into_iter().map(Into::into).collect(),
         invitations: invitations.into_iter().map(Into::into).collect(),
     }))
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct NewMember {
-    email: String,
-    /// Default: `member`.
-    role: Option<Role>,
-}
-
-/// A membership if the address has an account, otherwise an invitation with its token.
-#[derive(Serialize, JsonSchema)]
-#[serde(untagged)]
-enum Added {
-    Member(MemberView),
-    Invited {
-        #[serde(flatten)]
-        invitation: InviteView,
-        /// Returned only in this response; pass it as `invite_token` to signup.
-        invite_token: String,
-    },
-}
-
-async fn add(
-    State(app): AppState,
-    caller: InOrg<Admin>,
-    Body(request): Body<NewMember>,
-) -> ApiResult<Created<Added>> {
-    let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
-    let role = request.role.unwrap_or(Role::Member);
-    check_assignable(&caller, role)?;
-    let org = caller.org.id;
-    let now = app.services.clock.now();
-    let user = accounts::find_by_email(&app.services.db, &email).await?;
-    let mut tx = app.services.db.begin().await?;
-    let facts = UserEventData {
-        user_id: user.as_ref().map(|user| user.id),
-        email: email.clone(),
-        role,
-        actor: caller.actor(),
-    };
-    events::record(&mut tx, org, app.services.ids.new_id(), &Event::UserInvite(facts), now).await?;
-    let added = if let Some(user) = user {
-        members::insert(&mut tx, org, user.id, role, now)
-            .await
-            .map_err(Problem::on_duplicate("the user is already a member of this organization"))?;
-        members::delete_invite(&mut tx, org, &email).await?;
-        let member = members::find(&mut tx, org, user.id).await?.ok_or_else(Problem::not_found)?;
-        Added::Member(member.into())
-    } else {
-        let invite_token = new_invite_token()?;
-        let invite = Invite {
-            id: app.services.ids.new_id(),
-            org_id: org,
-            email,
-            role,
-            created_at: now,
-            expires_at: now.plus(INVITE_LIFETIME),
-        };
-        members::insert_invite(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
-        Added::Invited { invitation: invite.into(), invite_token }
-    };
-    let pending = match &added {
-        Added::Member(member) => {
-            Some(invalidation::record(&mut tx, Invalidation::Member(org, member.user_id)).await?)
-        }
-        Added::Invited { .. } => None,
-    };
-    invalidation::commit(tx, pending, &app.cluster).await?;
-    Ok(Created(added))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -179,18 +103,39 @@ async fn change_role(
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
-    let pending = invalidation::record(&mut tx, Invalidation::Member(org, user)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
+    let mut pending = vec![invalidation::record(&mut tx, Invalidation::Member(org, user)).await?];
+    // Keys and invitations of the member give nobody more than the member has now.
+    if keys::cap_made_by(&mut tx, org, user, change.role).await? > 0 {
+        pending.push(invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?);
+    }
+    keys::withdraw_invites_of(&mut tx, org, user, |role| may_assign(change.role, role)).await?;
+    invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Json(member.into()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct RemoveParams {
+    /// What happens to the keys that the member created. `revoke` (the default) revokes them, except those of an
+    /// application; `keep` keeps all and requires the role admin.
+    keys: Option<KeysOfMember>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum KeysOfMember {
+    Revoke,
+    Keep,
 }
 
 async fn remove(
     State(app): AppState,
     caller: InOrg<Viewer>,
     PathParam(user): PathParam<UserId>,
+    QueryParams(params): QueryParams<RemoveParams>,
 ) -> ApiResult<Json<Deleted>> {
     let is_self = matches!(caller.principal, Principal::User { id, .. } if id == user);
-    if !is_self {
+    let keep_keys = params.keys == Some(KeysOfMember::Keep);
+    if !is_self || keep_keys {
         caller::require_role(Role::Admin, &caller)?;
     }
     let org = caller.org.id;
@@ -201,22 +146,23 @@ async fn remove(
     }
     check_not_last_owner(&mut tx, org, &member).await?;
     members::remove(&mut tx, org, user).await?;
+    let now = app.services.clock.now();
     let event = Event::UserRemove(facts(&member, caller.actor()));
-    events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
-    let pending = invalidation::record(&mut tx, Invalidation::Member(org, user)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
+    events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
+    let mut pending = vec![invalidation::record(&mut tx, Invalidation::Member(org, user)).await?];
+    keys::withdraw_invites_of(&mut tx, org, user, |_| false).await?;
+    if !keep_keys {
+        let revoked = keys::revoke_made_by(&mut tx, org, user, now).await?;
+        for key in &revoked {
+            let event = Event::KeyRevoke(key_facts(key, caller.actor()));
+            events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
+        }
+        if !revoked.is_empty() {
+            pending.push(invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?);
+        }
+    }
+    invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Deleted::yes())
-}
-
-/// A secret of 32 random bytes, of which only the hash is stored.
-fn new_invite_token() -> ApiResult<String> {
-    let mut random = [0; 32];
-    getrandom::fill(&mut random).map_err(Problem::internal)?;
-    Ok(format!("inv-{}", hex::encode(random)))
-}
-
-pub(super) fn hash_invite_token(token: &str) -> String {
-    hex::encode(Sha256::digest(token.as_bytes()))
 }
 
 /// Locks the organization, so that concurrent changes cannot remove its last owner.
@@ -234,7 +180,7 @@ async fn check_not_last_owner(tx: &mut Tx, org: OrgId, member: &Member) -> ApiRe
     Ok(())
 }
 
-fn check_assignable(identity: &Identity, role: Role) -> ApiResult<()> {
+pub(super) fn check_assignable(identity: &Identity, role: Role) -> ApiResult<()> {
     if may_assign(identity.role, role) {
         Ok(())
     } else {

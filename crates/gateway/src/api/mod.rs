@@ -12,6 +12,7 @@ mod eval_results;
 mod evals;
 mod exports;
 pub mod extract;
+mod invites;
 mod keys;
 mod logs;
 mod members;
@@ -48,6 +49,7 @@ pub fn areas() -> Vec<Area> {
         keys::area(),
         orgs::area(),
         members::area(),
+        invites::area(),
         teams::area(),
         apps::area(),
         budgets::area(),
@@ -123,7 +125,7 @@ pub fn is_public(path: &str, public_docs: bool) -> bool {
         "/openapi.yaml" | "/llms.txt" => public_docs,
         _ => {
             let rest = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
-            matches!(rest, Some("/signup" | "/login" | "/setup"))
+            matches!(rest, Some("/signup" | "/login" | "/setup" | "/auth/reset"))
         }
     }
 }
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn only_the_documented_paths_are_public() {
-        for path in ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup"] {
+        for path in ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup", "/api/v1/auth/reset"] {
             assert!(is_public(path, false), "{path}");
         }
         for path in [

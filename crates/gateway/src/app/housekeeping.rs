@@ -7,9 +7,10 @@ use std::time::Duration;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::db::Dialect;
-use gateway_store::{accounts, cache_purges, orgs};
+use gateway_store::{cache_purges, invites, orgs, sign_ins, user_sessions};
 
 use super::App;
+use crate::rate_limits::KNOWN_ADDRESS_AGE;
 use crate::services::Services;
 
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,8 +35,14 @@ pub async fn housekeeping(app: Arc<App>) {
             app.proxy.cache.sweep(now);
             app.proxy.worker.clients.close_expired();
             app.jobs.delivery.clients.close_expired();
-            if let Err(error) = accounts::sweep_tokens(db, now).await {
-                tracing::debug!(%error, "cannot remove expired token revocations");
+            if let Err(error) = user_sessions::sweep(db, now).await {
+                tracing::debug!(%error, "cannot remove expired sessions");
+            }
+            if let Err(error) = sign_ins::sweep(db, now.plus(-KNOWN_ADDRESS_AGE), now).await {
+                tracing::debug!(%error, "cannot remove old sign-in addresses");
+            }
+            if let Err(error) = invites::sweep(db, now).await {
+                tracing::debug!(%error, "cannot remove expired invitations");
             }
             if let Err(error) = cache_purges::sweep(db, now).await {
                 tracing::debug!(%error, "cannot remove old cache purges");

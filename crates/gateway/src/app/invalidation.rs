@@ -20,6 +20,7 @@ impl InvalidationHandler for App {
             }
             Invalidation::Member(org, user) => access.invalidate_member(*org, *user),
             Invalidation::Token(token) => access.invalidate_token(*token),
+            Invalidation::User(user) => access.invalidate_tokens_of(*user),
             Invalidation::PromptVersion { org, namespace, slug } => {
                 prompts.invalidate_latest(*org, namespace, slug);
             }

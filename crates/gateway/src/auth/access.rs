@@ -9,11 +9,12 @@ use gateway_core::cache::CacheKey;
 use gateway_core::ids::{KeyId, OrgId, TokenId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::cache_purges::{self, Generation};
+use gateway_store::user_sessions::{self, IssuedToken};
 use gateway_store::{StoreError, accounts, keys, orgs, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::cached::{CachedKey, CachedOrg, EvictedUses};
+use super::cached::{CachedKey, CachedOrg, CachedSession, EvictedUses};
 use super::tokens::{Claims, Tokens};
 use super::{Denied, Identity, KEY_HEADER, Principal};
 use crate::budgets::Budgets;
@@ -40,7 +41,7 @@ pub struct Access {
     unknown_keys: LoadingCache<KeyHash, Timestamp>,
     orgs: LoadingCache<OrgId, CachedOrg>,
     members: LoadingCache<(OrgId, UserId), Role>,
-    revocations: LoadingCache<TokenId, bool>,
+    sessions: LoadingCache<TokenId, CachedSession>,
     evicted_uses: EvictedUses,
 }
 
@@ -62,7 +63,7 @@ impl Access {
             unknown_keys: LoadingCache::with_capacity(MAX_UNKNOWN_KEYS_PER_SHARD),
             orgs: LoadingCache::default(),
             members: LoadingCache::default(),
-            revocations: LoadingCache::default(),
+            sessions: LoadingCache::default(),
             evicted_uses: EvictedUses::default(),
         }
     }
@@ -138,7 +139,12 @@ impl Access {
     }
 
     pub fn invalidate_token(&self, token: TokenId) {
-        self.revocations.invalidate(&token);
+        self.sessions.invalidate(&token);
+    }
+
+    /// Invalidates all session tokens of a user.
+    pub fn invalidate_tokens_of(&self, user: UserId) {
+        self.sessions.invalidate_if(move |_, session| session.user == user);
     }
 
     /// Invalidates an organization with all its keys and memberships.
@@ -157,7 +163,7 @@ impl Access {
         self.keys.invalidate_all();
         self.unknown_keys.invalidate_all();
         self.members.invalidate_all();
-        self.revocations.invalidate_all();
+        self.sessions.invalidate_all();
     }
 
     /// Records in the database when keys were last used.
@@ -248,17 +254,20 @@ impl Access {
     async fn authenticate_token(&self, token: &str) -> Result<Identity, Denied> {
         let db = &self.services.db_authentication;
         let claims = self.tokens.read(token, self.services.clock.now()).ok_or(Denied::Invalid)?;
+        let issued = IssuedToken { id: claims.jti, user: claims.sub, issued_at: claims.issued_at() };
         let Claims { sub, org, jti, .. } = claims;
-        let is_revoked =
-            self.revocations.get(&jti, || async { accounts::token_is_revoked(db, jti).await.map(Some) });
-        if is_revoked.await.map_err(unavailable)?.is_some_and(|is_revoked| *is_revoked) {
+        let session = self.sessions.get(&jti, || async {
+            let is_ended = user_sessions::is_ended(db, issued).await?;
+            Ok(Some(CachedSession { user: sub, is_ended }))
+        });
+        if session.await.map_err(unavailable)?.is_some_and(|session| session.is_ended) {
             return Err(Denied::Invalid);
         }
         let member = (org, sub);
         let role = self.members.get(&member, || accounts::role_of(db, org, sub));
         let role = *role.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
         let org = self.org(org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
-        let principal = Principal::User { id: sub, token: jti, expires_at: claims.expires_at() };
+        let principal = Principal::User { id: sub, token: issued, expires_at: claims.expires_at() };
         Ok(Identity { org, role, principal, rate: None })
     }
 

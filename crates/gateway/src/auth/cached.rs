@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::OrgSettings;
-use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
+use gateway_core::ids::{AppId, KeyId, OrgId, TeamId, UserId};
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use gateway_store::cache_purges::CachePurges;
@@ -30,6 +30,12 @@ pub struct CachedOrg {
     pub budgets: Option<Arc<OrgBudgets>>,
     /// What its requests hold of bodies.
     pub memory: Arc<MemoryAccount>,
+}
+
+/// What is known of a session token.
+pub struct CachedSession {
+    pub user: UserId,
+    pub is_ended: bool,
 }
 
 pub struct CachedKey {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use gateway_core::access::Role;
 use gateway_core::budget::Spender;
-use gateway_core::ids::{TokenId, UserId};
+use gateway_core::ids::UserId;
 use gateway_core::limits::LimitStatus;
 use gateway_core::time::Timestamp;
+use gateway_store::user_sessions::IssuedToken;
 
 pub use access::Access;
 pub use cached::{CachedKey, CachedOrg};
@@ -32,7 +33,7 @@ pub struct Identity {
 pub enum Principal {
     User {
         id: UserId,
-        token: TokenId,
+        token: IssuedToken,
         expires_at: Timestamp,
     },
     Key(Arc<CachedKey>),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::compute::half_of_the_cores;
@@ -95,6 +96,19 @@ fn hash_now(password: &str) -> Result<String, PasswordError> {
     let hash: PasswordHash =
         Argon2::default().hash_password(password.as_bytes()).map_err(|_| PasswordError::Failed)?;
     Ok(hash.to_string())
+}
+
+/// A one-time token for a password reset, with its hash, which alone is stored.
+pub fn new_reset_token() -> Option<(String, String)> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).ok()?;
+    let token = format!("rst-{}", hex::encode(random));
+    let hash = hash_reset_token(&token);
+    Some((token, hash))
+}
+
+pub fn hash_reset_token(token: &str) -> String {
+    hex::encode(Sha256::digest(token.as_bytes()))
 }
 
 /// A slot in the queue, released on drop.

@@ -21,6 +21,10 @@ pub struct Claims {
 }
 
 impl Claims {
+    pub fn issued_at(&self) -> Timestamp {
+        Timestamp(self.iat.saturating_mul(1_000))
+    }
+
     pub fn expires_at(&self) -> Timestamp {
         Timestamp(self.exp.saturating_mul(1_000))
     }

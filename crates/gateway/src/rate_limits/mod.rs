@@ -19,11 +19,13 @@ use uuid::Uuid;
 
 use crate::cluster::Cluster;
 use crate::services::Services;
-use attempts::{ATTEMPT_WINDOW, AddressCounters, FAILURE_WINDOW, network};
-pub use attempts::{AttemptKind, FailureKind};
+use attempts::{ATTEMPT_WINDOW, AccountKey, FAILURE_WINDOW, MAX_ACCOUNT_FAILURES, WindowCounts};
+pub use attempts::{AttemptKind, FailureKind, KNOWN_ADDRESS_AGE, network};
 use exchange::CountExchange;
 pub use window::WindowCounter;
 
+/// The kind of account failures among the attempts of all nodes.
+const ACCOUNT_KIND: &str = "account";
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 pub struct RateLimiter {
@@ -33,8 +35,9 @@ pub struct RateLimiter {
     /// A counter outlives the cache entry of its key, so that a change of the key does not start a new window.
     counters: Mutex<HashMap<Uuid, Arc<WindowCounter>>>,
     exchange: CountExchange,
-    attempts: AddressCounters<AttemptKind>,
-    failures: AddressCounters<FailureKind>,
+    attempts: WindowCounts<(AttemptKind, IpAddr)>,
+    failures: WindowCounts<(FailureKind, IpAddr)>,
+    account_failures: WindowCounts<AccountKey>,
 }
 
 impl RateLimiter {
@@ -45,8 +48,9 @@ impl RateLimiter {
             redis,
             counters: Mutex::default(),
             exchange: CountExchange::default(),
-            attempts: AddressCounters::new(ATTEMPT_WINDOW),
-            failures: AddressCounters::new(FAILURE_WINDOW),
+            attempts: WindowCounts::new(ATTEMPT_WINDOW),
+            failures: WindowCounts::new(FAILURE_WINDOW),
+            account_failures: WindowCounts::new(ATTEMPT_WINDOW),
         }
     }
 
@@ -70,7 +74,7 @@ impl RateLimiter {
     pub async fn count_attempt(&self, kind: AttemptKind, address: IpAddr) -> LimitStatus {
         let Services { config, clock, db, .. } = &*self.services;
         let (limit, now) = (config.auth_attempts, clock.now());
-        let local = self.attempts.count(kind, address, limit, now);
+        let local = self.attempts.count((kind, network(address)), limit, now);
         if !local.allowed || db.dialect() == Dialect::Sqlite {
             return local;
         }
@@ -82,17 +86,46 @@ impl RateLimiter {
         })
     }
 
+    /// Counts a password check of an account as failed, on all nodes. It is counted before the check, so that concurrent
+    /// attempts cannot exceed the limit; `forgive_account` takes it back after any other result.
+    pub async fn count_account_failure(&self, email: &str) -> LimitStatus {
+        let Services { clock, db, .. } = &*self.services;
+        let (account, now) = (AccountKey::of(email), clock.now());
+        let local = self.account_failures.count(account, MAX_ACCOUNT_FAILURES, now);
+        if db.dialect() == Dialect::Sqlite {
+            return local;
+        }
+        let counted =
+            rate_counts::count_attempt(db, ACCOUNT_KIND, &account.to_hex(), ATTEMPT_WINDOW, now).await;
+        counted.map_or(local, |(began, failures)| {
+            let failures = failures.max(0).cast_unsigned();
+            LimitStatus::new(MAX_ACCOUNT_FAILURES, failures, began.plus(ATTEMPT_WINDOW))
+        })
+    }
+
+    /// The password check did not fail.
+    pub async fn forgive_account(&self, email: &str) {
+        let account = AccountKey::of(email);
+        self.account_failures.uncount(account);
+        let db = &self.services.db;
+        if db.dialect() == Dialect::Postgres
+            && let Err(error) = rate_counts::uncount_attempt(db, ACCOUNT_KIND, &account.to_hex()).await
+        {
+            tracing::debug!(%error, "cannot take back the count of a password check");
+        }
+    }
+
     /// Counts a failure of an address on this node. Other nodes are not asked, because that would cost what the limit
     /// is to save.
     pub fn count_failure(&self, kind: FailureKind, address: IpAddr) -> LimitStatus {
         let Services { config, clock, .. } = &*self.services;
-        self.failures.count(kind, address, config.auth_failures, clock.now())
+        self.failures.count((kind, network(address)), config.auth_failures, clock.now())
     }
 
     /// Whether one more failure of the address would be allowed.
     pub fn peek_failure(&self, kind: FailureKind, address: IpAddr) -> LimitStatus {
         let Services { config, clock, .. } = &*self.services;
-        self.failures.peek(kind, address, config.auth_failures, clock.now())
+        self.failures.peek((kind, network(address)), config.auth_failures, clock.now())
     }
 
     /// Removes counters that no cached key uses and whose window is over.

@@ -103,9 +103,7 @@ on_both!(a_removed_member_is_out_at_once, |app| async move {
     app.delete(&member).bearer(&owner.token).send().await.expect(200);
     assert_unauthorized(&app.get(ME).bearer(&bob.token).send().await);
     // Rejoining makes the old token valid again: only the membership counts.
-    let members = format!("/api/v1/orgs/{}/members", owner.org_id);
-    let back = json!({"email": bob.email, "role": "viewer"});
-    app.post(&members, back).bearer(&owner.token).send().await.expect(201);
+    app.accept(&owner, &bob, "viewer").await;
     let me = app.get(ME).bearer(&bob.token).send().await.expect(200);
     assert_eq!(me["role"], "viewer");
 });
@@ -168,9 +166,7 @@ on_both!(the_session_shows_plan_role_and_rate_limit, |app| async move {
 
 on_both!(a_user_of_two_organizations_switches_between_them, |app| async move {
     let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);
-    let members = format!("/api/v1/orgs/{}/members", ada.org_id);
-    let invite = json!({"email": bob.email, "role": "member"});
-    app.post(&members, invite).bearer(&ada.token).send().await.expect(201);
+    app.accept(&ada, &bob, "member").await;
     let orgs = app.get("/api/v1/auth/orgs").bearer(&bob.token).send().await.expect(200);
     assert_eq!(fields(&orgs), ["orgs"]);
     let acme = json!({"id": ada.org_id, "slug": "acme", "name": "acme", "plan": "free", "role": "member"});

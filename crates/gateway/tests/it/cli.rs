@@ -217,6 +217,30 @@ async fn the_schema_is_migrated_by_command_as_often_as_one_likes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operator_resets_a_password_of_a_running_gateway() {
+    for backend in Backend::BOTH {
+        let here = tempfile::tempdir().unwrap();
+        let settings = fresh_settings(backend, &here).await;
+        let service = GatewayProcess::start(command(here.path(), &["serve"]).envs(settings.iter().cloned()));
+        let ada = service.post("/api/v1/signup", &signup("acme")).send().await.expect(201);
+        let reset = |email: &str| {
+            run(command(here.path(), &["admin", "reset-password", email]).envs(settings.iter().cloned()))
+        };
+        let email = ada["user"]["email"].as_str().unwrap();
+        let printed = reset(&email.to_uppercase());
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        assert!(printed.stdout.starts_with("rst-") && printed.stderr.contains("one hour"), "{printed:?}");
+        let body = json!({"token": printed.stdout.trim(), "new_password": "another long password"});
+        service.post("/api/v1/auth/reset", &body).send().await.expect(200);
+        let login = json!({"email": email, "password": "another long password"});
+        service.post("/api/v1/login", &login).send().await.expect(200);
+        let unknown = reset("nobody@example.com");
+        assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""), "{unknown:?}");
+        assert!(unknown.stderr.contains("nobody@example.com"), "{unknown:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_operator_sets_plans() {
     for backend in Backend::BOTH {
         let here = tempfile::tempdir().unwrap();

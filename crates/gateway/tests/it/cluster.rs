@@ -123,10 +123,31 @@ async fn a_removed_member_and_a_token_that_logged_out_are_out_on_every_node() {
     wait_for_response(SECOND, call, |answer| answer.status == 401).await;
     cluster.nodes[1].get("/api/v1/keys").bearer(token).send().await.expect(200);
 
+    // All sessions of a user at once.
+    let third = cluster.nodes[0].post("/api/v1/login", &login).send().await.expect(200);
+    let third = third["token"].as_str().unwrap();
+    cluster.nodes[1].get("/api/v1/keys").bearer(third).send().await.expect(200);
+    cluster.nodes[0].post("/api/v1/auth/logout-all", &json!({})).bearer(third).send().await.expect(200);
+    for ended in [token, third] {
+        let call = || cluster.nodes[1].get("/api/v1/keys").bearer(ended);
+        wait_for_response(SECOND, call, |answer| answer.status == 401).await;
+    }
+
+    let bob_again = cluster.nodes[0].post("/api/v1/login", &login).send().await.expect(200);
+    let token = bob_again["token"].as_str().unwrap();
     let path = format!("{members}/{}", bob["user"]["id"].as_str().unwrap());
+    cluster.manage(0, Method::PUT, &path).json(json!({"role": "admin"})).send().await.expect(200);
+    let key = cluster.nodes[0].post("/api/v1/keys", &json!({"name": "bobs"})).bearer(token).send().await;
+    let key = key.expect(201)["raw_key"].as_str().unwrap().to_owned();
+    let role = || cluster.nodes[1].get("/api/v1/auth/entitlements").key(&key);
+    wait_for_response(SECOND, role, |answer| answer.text().contains("\"admin\"")).await;
+    // A demotion caps the key on the other node, a removal ends it there.
+    cluster.manage(0, Method::PUT, &path).json(json!({"role": "viewer"})).send().await.expect(200);
+    wait_for_response(SECOND, role, |answer| answer.text().contains("\"viewer\"")).await;
     cluster.manage(0, Method::DELETE, &path).send().await.expect(200);
     let call = || cluster.nodes[1].get("/api/v1/keys").bearer(token);
     wait_for_response(SECOND, call, |answer| answer.status == 401).await;
+    wait_for_response(SECOND, role, |answer| answer.status == 401).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,6 +39,8 @@ struct Things {
     delivery: String,
     export: String,
     budget: String,
+    invite: String,
+    user_session: String,
 }
 
 impl Things {
@@ -63,6 +65,7 @@ impl Things {
             json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
         let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
         let rubric = app.get("/api/v1/skills/rubric").bearer(&of.token).send().await.expect(200);
+        let sessions = app.get("/api/v1/auth/sessions").bearer(&of.token).send().await.expect(200);
         // A receiver that accepts everything, so that the resource does not change by itself.
         let hook = json!({"url": receiver.url(), "events": ["budget.warning"]});
         let webhook = make("/api/v1/webhooks".into(), hook, "/id").await;
@@ -82,6 +85,8 @@ impl Things {
             session,
             dataset,
             case,
+            invite: make(below("members"), json!({"email": "new@example.com"}), "/id").await,
+            user_session: sessions["sessions"][0]["id"].as_str().unwrap().to_owned(),
             org: of.org_id.clone(),
             user: of.user_id.clone(),
             key: make("/api/v1/keys".into(), json!({"name": "k"}), "/key/id").await,
@@ -121,6 +126,8 @@ impl Things {
             "deliveryId" => &self.delivery,
             "exportId" => &self.export,
             "budgetId" => &self.budget,
+            "inviteId" => &self.invite,
+            "userSessionId" => &self.user_session,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .to_owned()
@@ -183,7 +190,7 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below = ["", "/members", "/teams", "/apps", "/providers", "/budgets"]
+    let below = ["", "/members", "/invites", "/teams", "/apps", "/providers", "/budgets"]
         .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",

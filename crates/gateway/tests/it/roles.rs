@@ -120,7 +120,8 @@ on_both!(routes_for_people_refuse_keys, |app| async move {
     let mut asked = 0;
     for route in routes().iter().filter(|route| route.role.is_none() && !route.public && !route.root) {
         let body = json!({"name": "x", "org_id": owner.org_id});
-        let answer = app.call(route.method.clone(), &route.path).json(body).key(&owner.api_key).send().await;
+        let path = path_in(&owner.org_id, route);
+        let answer = app.call(route.method.clone(), &path).json(body).key(&owner.api_key).send().await;
         assert_eq!(answer.status, 403, "{} {}: {}", route.method, route.path, answer.text());
         asked += 1;
     }

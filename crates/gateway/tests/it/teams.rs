@@ -97,16 +97,15 @@ on_both!(a_user_outside_the_organization_is_rejected_and_changes_nothing, |app| 
 on_both!(leaving_an_organization_leaves_its_teams_and_no_others, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.signup("bob").await;
-    let body = json!({"email": bob.email, "role": "member"});
     let members = format!("/api/v1/orgs/{}/members", ada.org_id);
-    app.post(&members, body.clone()).bearer(&ada.token).send().await.expect(201);
+    app.accept(&ada, &bob, "member").await;
     create(&app, &ada, json!({"name": "a", "member_ids": [bob.user_id, ada.user_id]})).await.expect(201);
     create(&app, &ada, json!({"name": "b", "member_ids": [bob.user_id]})).await.expect(201);
     create(&app, &bob, json!({"name": "own", "member_ids": [bob.user_id]})).await.expect(201);
     let path = format!("{members}/{}", bob.user_id);
     app.delete(&path).bearer(&ada.token).send().await.expect(200);
     // Rejoining does not restore the old team memberships.
-    app.post(&members, body).bearer(&ada.token).send().await.expect(201);
+    app.accept(&ada, &bob, "member").await;
     let list = app.get(&teams_of(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(member_ids(&list["teams"][0]), [""; 0]);
     assert_eq!(member_ids(&list["teams"][1]), [ada.user_id]);
@@ -119,8 +118,7 @@ on_both!(a_member_removed_during_a_team_update_is_in_no_team, |app| async move {
     let bob = app.signup("bob").await;
     let members = format!("/api/v1/orgs/{}/members", ada.org_id);
     let team = create(&app, &ada, json!({"name": "core"})).await.expect(201);
-    let rejoin = || app.post(&members, json!({"email": bob.email})).bearer(&ada.token).send();
-    rejoin().await.expect(201);
+    app.accept(&ada, &bob, "member").await;
     // A long list keeps the team update running while the member is removed.
     let mut ids = vec![bob.user_id.clone()];
     ids.resize(100, ada.user_id.clone());
@@ -129,7 +127,7 @@ on_both!(a_member_removed_during_a_team_update_is_in_no_team, |app| async move {
         let (added, left) = tokio::join!(update(&app, &ada, &team, json!({"member_ids": ids})), leave);
         left.expect(200);
         assert!([200, 400].contains(&added.status.as_u16()), "{}", added.text());
-        rejoin().await.expect(201);
+        app.accept(&ada, &bob, "member").await;
         let list = app.get(&teams_of(&ada)).bearer(&ada.token).send().await.expect(200);
         let found = member_ids(&list["teams"][0]);
         assert!(!found.contains(&bob.user_id), "round {round}: {}", added.text());

@@ -1,4 +1,4 @@
-import { Link2 } from 'lucide-react'
+import { Link2, X } from 'lucide-react'
 import { useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
@@ -7,7 +7,7 @@ import { ago, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { useAction } from '@/lib/useAction'
-import { Button, ErrorLine, Section, Table, type Column } from '@/ui'
+import { Button, ConfirmDialog, ErrorLine, Section, Table, toast, type Column } from '@/ui'
 import { InviteLink } from './InviteLink'
 import { roleChangeBlocker } from './roles'
 
@@ -19,10 +19,11 @@ export function Invitations({ invitations }: { invitations: Invitation[] }) {
   const now = useNow(60_000)
   const me = useMe()
   const [link, setLink] = useState<{ email: string; token: string } | null>(null)
+  const [withdrawing, setWithdrawing] = useState<Invitation | null>(null)
   const renew = useAction(async ({ email, role }: Invitation) => {
     const added = await unwrap(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email, role } }))
     await invalidate('/api/v1/orgs')
-    if ('invite_token' in added) setLink({ email, token: added.invite_token })
+    setLink({ email, token: added.invite_token })
   })
   const columns: Column<Invitation>[] = [
     { key: 'email', header: 'Address', cell: (invitation) => invitation.email },
@@ -33,9 +34,14 @@ export function Invitations({ invitations }: { invitations: Invitation[] }) {
       header: <span className="sr-only">Actions</span>,
       className: 'text-right',
       cell: (invitation) => (
-        <Button kind="ghost" size="sm" busy={renew.busy} blocked={roleChangeBlocker(me, invitation.role) ?? undefined} icon={<Link2 size={14} aria-hidden />} aria-label={`New link for ${invitation.email}`} onClick={() => renew.run(invitation)}>
-          <span className="max-sm:sr-only">New link</span>
-        </Button>
+        <span className="inline-flex gap-1">
+          <Button kind="ghost" size="sm" busy={renew.busy} blocked={roleChangeBlocker(me, invitation.role) ?? undefined} icon={<Link2 size={14} aria-hidden />} aria-label={`New link for ${invitation.email}`} onClick={() => renew.run(invitation)}>
+            <span className="max-sm:sr-only">New link</span>
+          </Button>
+          <Button kind="ghost" size="sm" blocked={roleChangeBlocker(me, invitation.role) ?? undefined} icon={<X size={14} aria-hidden />} aria-label={`Withdraw the invitation of ${invitation.email}`} onClick={() => setWithdrawing(invitation)}>
+            <span className="max-sm:sr-only">Withdraw</span>
+          </Button>
+        </span>
       ),
     },
   ]
@@ -44,6 +50,21 @@ export function Invitations({ invitations }: { invitations: Invitation[] }) {
       <Table label="Pending invitations" columns={columns} rows={invitations} rowKey={(invitation) => invitation.id} />
       <ErrorLine error={renew.error} />
       {link && <InviteLink {...link} onClose={() => setLink(null)} />}
+      {withdrawing && <Withdraw invitation={withdrawing} onClose={() => setWithdrawing(null)} />}
     </Section>
+  )
+}
+
+function Withdraw({ invitation, onClose }: { invitation: Invitation; onClose: () => void }) {
+  const me = useMe()
+  const withdraw = async (): Promise<void> => {
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/invites/{inviteId}', { params: { path: { orgId: me.orgId, inviteId: invitation.id } } }))
+    await invalidate('/api/v1/orgs')
+    toast(`The invitation of ${invitation.email} is withdrawn`)
+  }
+  return (
+    <ConfirmDialog open onClose={onClose} title={`Withdraw the invitation of ${invitation.email}?`} action="Withdraw" onConfirm={withdraw}>
+      Its link stops working at once.
+    </ConfirmDialog>
   )
 }

@@ -3,7 +3,7 @@ import { client, unwrap } from '@/api/client'
 import { useMe, type Role } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
-import { Field, FormDialog, Input, Select, toast } from '@/ui'
+import { Field, FormDialog, Input, Select } from '@/ui'
 import { InviteLink } from './InviteLink'
 import { ROLES, roleChangeBlocker } from './roles'
 
@@ -15,11 +15,7 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
   const invite = useAction(async () => {
     const added = await unwrap(client.POST('/api/v1/orgs/{orgId}/members', { params: { path: { orgId: me.orgId } }, body: { email: email.trim(), role } }))
     await invalidate('/api/v1/orgs')
-    if ('invite_token' in added) setToken(added.invite_token)
-    else {
-      toast(`${added.display_name} is a member now`)
-      onClose()
-    }
+    setToken(added.invite_token)
   })
   if (token !== null) return <InviteLink email={email.trim()} token={token} onClose={onClose} />
   return (
@@ -27,7 +23,7 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
       onClose={onClose}
       size="sm"
       title="Invite somebody"
-      description="Who has an account here joins at once; anybody else gets a link to sign up with."
+      description="They join by opening a link: with the account that they have here, or with a new one."
       action={invite}
       submit="Invite"
       fields={['email', 'role']}

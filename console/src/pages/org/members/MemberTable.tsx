@@ -111,7 +111,7 @@ function Remove({ member, onClose }: { member: Member; onClose: () => void }) {
   }
   return (
     <ConfirmDialog open onClose={onClose} title={self ? 'Leave this organization?' : `Remove ${member.display_name}?`} action={self ? 'Leave' : 'Remove member'} onConfirm={remove}>
-      {self ? 'You lose access at once and are signed out. Somebody has to invite you to come back.' : `${member.email} loses access at once, in every session. Keys that they made go on working.`}
+      {self ? 'You lose access at once, are signed out, and the keys that you made are revoked, except those of an application. Somebody has to invite you to come back.' : `${member.email} loses access at once, in every session. Keys that they made are revoked, except those of an application.`}
     </ConfirmDialog>
   )
 }

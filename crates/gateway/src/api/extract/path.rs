@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use gateway_core::ids::{
-    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, KeyId, OrgId, PlayId, RubricId, SkillId,
-    TeamId, UserId, WebhookId,
+    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InviteId, KeyId, OrgId, PlayId, RubricId,
+    SkillId, TeamId, TokenId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;
@@ -80,6 +80,8 @@ id_params!(
     AppId = "appId",
     BudgetId = "budgetId",
     UserId = "userId",
+    InviteId = "inviteId",
+    TokenId = "userSessionId",
     DatasetId = "datasetId",
     CaseId = "caseId",
     PlayId = "playId",

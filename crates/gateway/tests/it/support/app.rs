@@ -136,6 +136,16 @@ impl TestApp {
         }
     }
 
+    /// Invites an existing account to the owner's organization; the account accepts by login. Returns the login.
+    pub async fn accept(&self, owner: &Account, person: &Account, role: &str) -> Value {
+        let path = format!("/api/v1/orgs/{}/members", owner.org_id);
+        let body = json!({"email": person.email, "role": role});
+        let invite = self.post(&path, body).bearer(&owner.token).send().await.expect(201);
+        let login =
+            json!({"email": person.email, "password": PASSWORD, "invite_token": invite["invite_token"]});
+        self.post("/api/v1/login", login).send().await.expect(200)
+    }
+
     /// Returns the organization's events as type and data, oldest first.
     pub async fn events(&self, org_id: &str) -> Vec<(String, Value)> {
         let stored =
