@@ -99,6 +99,7 @@ fn command_for(settings: &Settings<'_>) -> std::process::Command {
         .env("GATEWAY_LISTEN", "127.0.0.1:0")
         .env("GATEWAY_DATA_DIR", &settings.data_dir)
         .env("GATEWAY_PROVIDER_OPENAI_BASE_URL", format!("http://{}", settings.upstream))
+        .env("GATEWAY_EGRESS_PRIVATE", "allow")
         .env("GATEWAY_DEFAULT_PLAN", "enterprise");
     for plan in ["FREE", "PRO", "ENTERPRISE"] {
         command.env(format!("GATEWAY_RATE_LIMIT_{plan}"), "0");

@@ -3,7 +3,7 @@ import test from 'node:test'
 import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 import { setUpSink } from './sink.mjs'
 
-const shared = setUp({ GATEWAY_EGRESS_PRIVATE: 'allow' })
+const shared = setUp()
 const sink = setUpSink()
 
 test('an export is added, sends rows, is paused, tested and deleted', async () => {

@@ -27,7 +27,7 @@ function findBinary() {
 export async function startGateway(env = {}) {
   const data = mkdtempSync(join(tmpdir(), 'gateway-e2e-'))
   const child = spawn(findBinary(), ['serve'], {
-    env: { ...process.env, GATEWAY_LISTEN: '127.0.0.1:0', GATEWAY_DATA_DIR: data, GATEWAY_AUTH_ATTEMPTS: '1000', GATEWAY_RATE_LIMIT_FREE: '0', ...env },
+    env: { ...process.env, GATEWAY_LISTEN: '127.0.0.1:0', GATEWAY_DATA_DIR: data, GATEWAY_AUTH_ATTEMPTS: '1000', GATEWAY_RATE_LIMIT_FREE: '0', GATEWAY_EGRESS_PRIVATE: 'allow', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let output = ''

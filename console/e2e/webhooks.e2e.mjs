@@ -4,7 +4,7 @@ import test from 'node:test'
 import { call, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 import { setUpSink } from './sink.mjs'
 
-const shared = setUp({ GATEWAY_EGRESS_PRIVATE: 'allow' })
+const shared = setUp()
 const sink = setUpSink()
 
 test('without the plan the page says what it does, and an owner can change the plan there', async () => {

@@ -3,15 +3,69 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address is on the public internet. All others (loopback, private, link-local with its metadata services,
-/// shared, multicast, reserved, documentation) need the operator's permission.
+/// Which addresses a request may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EgressRule {
+    /// The operator chose the address.
+    Any,
+    /// A tenant chose the address, and the operator permits private ones. Metadata services of clouds stay blocked.
+    Private,
+    /// A tenant chose the address, and only public ones are permitted.
+    Public,
+}
+
+impl EgressRule {
+    pub fn allows(self, address: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Private => !is_metadata_service(address),
+            Self::Public => is_public(address),
+        }
+    }
+}
+
+/// The addresses at which clouds give credentials to whoever asks from the machine: AWS (also for containers), Azure,
+/// Google, Oracle, Alibaba and Tencent.
+const METADATA_V4: [Ipv4Addr; 7] = [
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(169, 254, 170, 2),
+    Ipv4Addr::new(169, 254, 170, 23),
+    Ipv4Addr::new(169, 254, 0, 23),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(192, 0, 0, 192),
+    Ipv4Addr::new(100, 100, 100, 200),
+];
+const METADATA_V6: [Ipv6Addr; 3] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
+/// Whether the address is on the public internet. All others (loopback, private, link-local, metadata services, shared,
+/// multicast, reserved, documentation) need the operator's permission.
 pub fn is_public(address: IpAddr) -> bool {
-    match address {
+    if is_metadata_service(address) {
+        return false;
+    }
+    match reached(address) {
         IpAddr::V4(v4) => is_public_v4(v4),
-        IpAddr::V6(v6) => match embedded_v4(v6) {
-            Some(v4) => is_public_v4(v4),
-            None => is_public_v6(v6),
-        },
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+/// Whether the address is the metadata service of a large cloud.
+pub fn is_metadata_service(address: IpAddr) -> bool {
+    match reached(address) {
+        IpAddr::V4(v4) => METADATA_V4.contains(&v4),
+        IpAddr::V6(v6) => METADATA_V6.contains(&v6),
+    }
+}
+
+/// The host that is really reached.
+fn reached(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => embedded_v4(v6).map_or(address, IpAddr::V4),
     }
 }
 
@@ -36,7 +90,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     (a & 0xe000) == 0x2000 && !(a == 0x2001 && (b < 0x200 || b == 0xdb8)) && a != 0x3fff
 }
 
-/// The IPv4 address inside a mapped, compatible, 6to4 or NAT64 address, which is the host that is really reached.
+/// The IPv4 address inside a mapped, compatible, 6to4 or NAT64 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
@@ -76,6 +130,10 @@ mod tests {
     ];
 
     fn is_special(address: Ipv4Addr) -> bool {
+        // Azure's metadata service has an address of the public space.
+        if address == Ipv4Addr::new(168, 63, 129, 16) {
+            return true;
+        }
         SPECIAL_V4.iter().any(|(first, last)| {
             (first.parse::<Ipv4Addr>().unwrap()..=last.parse().unwrap()).contains(&address)
         })
@@ -169,6 +227,33 @@ mod tests {
         ] {
             assert!(!is_public(private.parse().unwrap()), "{private}");
         }
+    }
+
+    #[test]
+    fn metadata_services_of_clouds_are_blocked_even_where_private_addresses_are_allowed() {
+        for text in [
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "169.254.0.23",
+            "168.63.129.16",
+            "192.0.0.192",
+            "100.100.100.200",
+        ] {
+            for form in forms_of(text.parse().unwrap()) {
+                assert!(!EgressRule::Private.allows(form) && !EgressRule::Public.allows(form), "{form}");
+                assert!(EgressRule::Any.allows(form), "{form}");
+            }
+        }
+        for text in ["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"] {
+            let address = text.parse().unwrap();
+            assert!(!EgressRule::Private.allows(address) && !EgressRule::Public.allows(address), "{text}");
+        }
+        for text in ["127.0.0.1", "10.0.0.1", "169.254.169.253", "168.63.129.17", "::1", "fd00:ec2::255"] {
+            assert!(EgressRule::Private.allows(text.parse().unwrap()), "{text}");
+        }
+        assert!(EgressRule::Public.allows("168.63.129.17".parse().unwrap()));
+        assert!(!EgressRule::Public.allows("10.0.0.1".parse().unwrap()));
     }
 
     proptest! {

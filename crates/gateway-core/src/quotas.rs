@@ -70,8 +70,8 @@ impl Default for Quotas {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not PLAN.QUOTA=NUMBER, such as free.keys=50 or pro.rows_per_day=0 (0 means unlimited)")]
-pub struct InvalidQuota(String);
+#[error("PLAN.QUOTA=NUMBER as entry {0}, such as free.keys=50 or pro.rows_per_day=0 (0 means unlimited)")]
+pub struct InvalidQuota(usize);
 
 impl Quotas {
     /// The limit of a plan. None is unlimited.
@@ -86,8 +86,8 @@ impl Quotas {
 
     /// The limits with some of them replaced, in the form `free.keys=50, pro.prompts=0`. 0 means unlimited.
     pub fn with_overrides(mut self, text: &str) -> Result<Self, InvalidQuota> {
-        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let (plan, quota, limit) = parse(item).ok_or_else(|| InvalidQuota(item.to_owned()))?;
+        for (at, item) in text.split(',').map(str::trim).enumerate().filter(|(_, item)| !item.is_empty()) {
+            let (plan, quota, limit) = parse(item).ok_or(InvalidQuota(at + 1))?;
             self.0[plan_index(plan)][quota as usize] = limit;
         }
         Ok(self)
@@ -135,8 +135,9 @@ mod tests {
         for bad in ["keys=3", "free.keys", "free.keys=-1", "free.teapots=1", "basic.keys=1", "free.keys=1e3"]
         {
             let error = Quotas::default().with_overrides(bad).unwrap_err().to_string();
-            assert!(error.contains(bad), "{error}");
+            assert!(error.contains("entry 1") && !error.contains(bad), "{error}");
         }
-        assert!(Quotas::default().with_overrides("free.keys=9999999999999999999").is_err());
+        let second = Quotas::default().with_overrides("free.keys=1, free.keys=9999999999999999999");
+        assert_eq!(second, Err(InvalidQuota(2)));
     }
 }

@@ -23,6 +23,11 @@ pub async fn insert_user(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
     table::insert(tx, user, vec![]).await
 }
 
+/// Whether anyone has an account.
+pub async fn has_users(db: &Db) -> Result<bool, StoreError> {
+    Ok(db.opt("SELECT 1 AS one FROM users LIMIT 1", args![]).await?.is_some())
+}
+
 pub async fn find_by_email(db: &Db, email: &str) -> Result<Option<User>, StoreError> {
     let row = db.opt(User::select("email = $1"), args![email]).await?;
     table::read_opt(row.as_ref())

@@ -331,7 +331,8 @@ fn sqlite_writer() -> SqlitePoolOptions {
 
 async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> {
     let options = PgConnectOptions::from_str(url)
-        .map_err(|error| StoreError::Open(format!("invalid database URL: {error}")))?
+        // Without the library's message, which may repeat parts of the URL.
+        .map_err(|_| StoreError::Open("invalid database URL: check its host, port and parameters".into()))?
         .application_name("gateway");
     let address = format!("{}:{}", options.get_host(), options.get_port());
     let pool = postgres_pool(connections).connect_with(options).await.map_err(|error| {

@@ -37,6 +37,7 @@ pub mod providers;
 pub mod quotas;
 pub mod redis;
 pub mod rubrics;
+pub mod sealed;
 pub mod sign_ins;
 pub mod skills;
 pub mod teams;

@@ -27,6 +27,23 @@ pub async fn insert(tx: &mut Tx, org: &Org) -> Result<(), StoreError> {
     table::insert(tx, org, vec![("changed_at", org.created_at.into())]).await
 }
 
+const COUNT: &str = "SELECT COUNT(*) AS n FROM (SELECT 1 FROM orgs LIMIT 2) found";
+
+/// The number of organizations, counted up to 2.
+pub async fn count(db: &Db) -> Result<u64, StoreError> {
+    read_count(db.opt(COUNT, args![]).await?.as_ref())
+}
+
+/// The same inside a transaction, with what it has inserted.
+pub async fn count_in_tx(tx: &mut Tx) -> Result<u64, StoreError> {
+    read_count(tx.opt(COUNT, args![]).await?.as_ref())
+}
+
+fn read_count(row: Option<&Row>) -> Result<u64, StoreError> {
+    let count: i64 = row.map_or(Ok(0), |row| row.get("n"))?;
+    Ok(count.unsigned_abs())
+}
+
 pub async fn find(db: &Db, org: OrgId) -> Result<Option<Org>, StoreError> {
     let row = db.opt(Org::select("id = $1"), args![org]).await?;
     table::read_opt(row.as_ref())

@@ -27,6 +27,8 @@ use crate::rate_limits::RateLimiter;
 use crate::services::Services;
 use crate::shares::{QUERY_PATIENCE, Shares};
 
+pub use start::open_vault;
+
 pub struct App {
     pub services: Arc<Services>,
     /// Everything that the request path of the proxy uses.

@@ -15,13 +15,14 @@ use gateway_store::{Db, Part, StoreError, accounts, orgs, sign_ins};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::App;
+use crate::app::{App, open_vault};
 use crate::auth::passwords::new_reset_token;
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
+use crate::rotate_master_key::Rotation;
 use crate::server::{self, Server};
-use crate::services::{StartError, create_data_dir, migrate_all};
-use crate::{admin, api, telemetry};
+use crate::services::{StartError, migrate_all};
+use crate::{admin, api, data_dir, exposure, rotate_master_key, telemetry};
 
 #[derive(Parser)]
 #[command(
@@ -67,6 +68,8 @@ enum AdminCommand {
         /// free, pro or enterprise
         plan: String,
     },
+    /// Encrypt all stored secrets with GATEWAY_MASTER_KEY; the earlier keys are in GATEWAY_MASTER_KEYS_ACCEPTED
+    RotateMasterKey,
     /// Print a one-time token with which a user sets a new password within an hour
     ResetPassword {
         /// The user's email address
@@ -118,6 +121,8 @@ pub fn run(cli: Cli) -> ExitCode {
 }
 
 fn execute(cli: Cli) -> Result<(), Failure> {
+    // Files have secrets and request bodies, so no other user may read them.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let started = Instant::now();
     match cli.command {
         Command::Version => print_line(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
@@ -156,6 +161,22 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             runtime()?.block_on(set_plan(&config, &slug, plan))?;
             print_line(&format!("{slug} is now on the {plan} plan"));
         }
+        Command::Admin { command: AdminCommand::RotateMasterKey } => {
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            telemetry::init(config.log_level);
+            let rotation = runtime()?.block_on(rotate_master_key(&config))?;
+            print_line(&format!(
+                "{} secrets were encrypted with the current master key, {} were already",
+                rotation.rotated, rotation.current
+            ));
+            if rotation.unreadable > 0 {
+                return Err(Failure::Other(format!(
+                    "{} secrets cannot be decrypted with any of the keys; add theirs to \
+                     GATEWAY_MASTER_KEYS_ACCEPTED, or store them again",
+                    rotation.unreadable
+                )));
+            }
+        }
         Command::Admin { command: AdminCommand::ResetPassword { email } } => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
             print_line(&runtime()?.block_on(reset_password(&config, &email))?);
@@ -184,6 +205,7 @@ async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
     }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
     log_ready(&app, &format!("http://{address}"), started.elapsed());
+    exposure::log(&app.services);
     let serving = server.run(listener);
     let stopper = async {
         tokio::select! {
@@ -231,6 +253,16 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
         .ok_or_else(|| Failure::Other(format!("there is no organization with the slug '{slug}'")))
 }
 
+async fn rotate_master_key(config: &Config) -> Result<Rotation, Failure> {
+    let vault = open_vault(config)?;
+    let db = open(config).await?;
+    let logs = migrate_all(&db, Clock::default().now()).await?;
+    let rotation = rotate_master_key::run(&db, &logs, &vault).await?;
+    logs.close().await;
+    db.close().await;
+    Ok(rotation)
+}
+
 /// Stores the hash of a new token for a password reset and returns the token.
 async fn reset_password(config: &Config, email: &str) -> Result<String, Failure> {
     let unknown = || Failure::Other(format!("there is no account with the email '{email}'"));
@@ -251,7 +283,7 @@ async fn reset_password(config: &Config, email: &str) -> Result<String, Failure>
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {
-    create_data_dir(config)?;
+    data_dir::create(config)?;
     Ok(Db::open(config.database_url.expose_secret()).await?)
 }
 

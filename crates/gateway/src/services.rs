@@ -1,6 +1,5 @@
 //! The services that every part of the application uses: settings, clock, databases, encryption, ids and tasks.
 
-use std::os::unix::fs::DirBuilderExt as _;
 use std::time::Instant;
 
 use gateway_core::time::Timestamp;
@@ -9,6 +8,7 @@ use gateway_store::{Db, Part, StoreError};
 use crate::clock::Clock;
 use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError};
+use crate::egress::Egress;
 use crate::ids::Ids;
 use crate::memory::MemoryBudget;
 use crate::tasks::Tasks;
@@ -26,6 +26,7 @@ pub struct Services {
     /// The same database over the connections of background work, whose threads have low priority.
     pub logs_low_priority: Db,
     pub vault: Vault,
+    pub egress: Egress,
     pub ids: Ids,
     pub tasks: Tasks,
     /// For bodies that are held.
@@ -63,15 +64,6 @@ impl Services {
         self.db_authentication.close().await;
         self.db.close().await;
     }
-}
-
-/// Creates the data directory with access for its owner only, because it contains secrets and request bodies.
-pub fn create_data_dir(config: &Config) -> Result<(), StartError> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder
-        .create(&config.data_dir)
-        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })
 }
 
 /// Migrates both parts of the database and returns the one with the log rows.

@@ -8,11 +8,13 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use gateway_core::ids::OrgId;
 use secrecy::{ExposeSecret, SecretString};
 
-/// The id of the key that sealed a value, so that a later version can support several keys.
+/// The version of the sealed form.
 const KEY_ID: &str = "k1";
 
 pub struct Vault {
     key: RandomizedNonceKey,
+    /// Keys that open, but do not seal, while the master key is being changed.
+    accepted: Vec<RandomizedNonceKey>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,16 +24,21 @@ pub struct VaultError;
 impl Vault {
     /// `master_key` is 64 hex digits.
     pub fn new(master_key: &SecretString) -> Option<Self> {
-        let bytes = hex::decode(master_key.expose_secret()).ok()?;
-        let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()?;
-        Some(Self { key })
+        Some(Self { key: key_of(master_key)?, accepted: Vec::new() })
+    }
+
+    /// Also opens what one of these master keys has sealed.
+    pub fn accepting(mut self, master_keys: &[SecretString]) -> Option<Self> {
+        self.accepted = master_keys.iter().map(key_of).collect::<Option<_>>()?;
+        Some(self)
     }
 
     /// A vault with a derived key, for large numbers of values that would otherwise wear out the master key.
     pub fn derived(master_key: &SecretString, purpose: &str) -> Option<Self> {
         let bytes = hex::decode(master_key.expose_secret()).ok()?;
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes), purpose.as_bytes());
-        Some(Self { key: RandomizedNonceKey::new(&AES_256_GCM, derived.as_ref()).ok()? })
+        let key = RandomizedNonceKey::new(&AES_256_GCM, derived.as_ref()).ok()?;
+        Some(Self { key, accepted: Vec::new() })
     }
 
     pub fn seal(&self, context: &str, secret: &str) -> Result<String, VaultError> {
@@ -40,9 +47,17 @@ impl Vault {
     }
 
     pub fn open(&self, context: &str, sealed: &str) -> Result<SecretString, VaultError> {
-        let text = sealed.strip_prefix(KEY_ID).and_then(|rest| rest.strip_prefix('.')).ok_or(VaultError)?;
-        let plain = self.open_bytes(context, BASE64.decode(text).map_err(|_| VaultError)?)?;
+        let plain = self.open_bytes(context, decode(sealed)?)?;
         String::from_utf8(plain).map(Into::into).map_err(|_| VaultError)
+    }
+
+    /// The value sealed with the master key. `None` if it is already.
+    pub fn reseal(&self, context: &str, sealed: &str) -> Result<Option<String>, VaultError> {
+        if open_with(&self.key, context, decode(sealed)?).is_ok() {
+            return Ok(None);
+        }
+        let plain = self.open(context, sealed)?;
+        self.seal(context, plain.expose_secret()).map(Some)
     }
 
     pub fn seal_bytes(&self, context: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, VaultError> {
@@ -55,20 +70,40 @@ impl Vault {
         Ok(whole)
     }
 
-    pub fn open_bytes(&self, context: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
-        if sealed.len() < NONCE_LEN {
-            return Err(VaultError);
+    pub fn open_bytes(&self, context: &str, sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
+        let Some((last, others)) = self.accepted.split_last() else {
+            return open_with(&self.key, context, sealed);
+        };
+        for key in [&self.key].into_iter().chain(others) {
+            if let Ok(plain) = open_with(key, context, sealed.clone()) {
+                return Ok(plain);
+            }
         }
-        let mut body = sealed.split_off(NONCE_LEN);
-        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| VaultError)?;
-        let length = self
-            .key
-            .open_in_place(nonce, Aad::from(context.as_bytes()), &mut body)
-            .map_err(|_| VaultError)?
-            .len();
-        body.truncate(length);
-        Ok(body)
+        open_with(last, context, sealed)
     }
+}
+
+/// `master_key` is 64 hex digits.
+fn key_of(master_key: &SecretString) -> Option<RandomizedNonceKey> {
+    let bytes = hex::decode(master_key.expose_secret()).ok()?;
+    RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()
+}
+
+fn decode(sealed: &str) -> Result<Vec<u8>, VaultError> {
+    let text = sealed.strip_prefix(KEY_ID).and_then(|rest| rest.strip_prefix('.')).ok_or(VaultError)?;
+    BASE64.decode(text).map_err(|_| VaultError)
+}
+
+fn open_with(key: &RandomizedNonceKey, context: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
+    if sealed.len() < NONCE_LEN {
+        return Err(VaultError);
+    }
+    let mut body = sealed.split_off(NONCE_LEN);
+    let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| VaultError)?;
+    let opened = key.open_in_place(nonce, Aad::from(context.as_bytes()), &mut body);
+    let length = opened.map_err(|_| VaultError)?.len();
+    body.truncate(length);
+    Ok(body)
 }
 
 /// The encryption context of a tenant's secret.
@@ -104,6 +139,21 @@ mod tests {
         assert!(cache.open_bytes("b", sealed.clone()).is_err());
         assert!(Vault::new(&key).unwrap().open_bytes("a", sealed.clone()).is_err());
         assert!(cache.open_bytes("a", sealed[..5].to_vec()).is_err());
+    }
+
+    #[test]
+    fn an_accepted_key_opens_and_only_the_master_key_seals() {
+        let old = vault("ab").seal("x", "secret").unwrap();
+        let accepted = ["12".repeat(32).into(), "ab".repeat(32).into()];
+        let both = vault("cd").accepting(&accepted).unwrap();
+        assert_eq!(both.open("x", &old).unwrap().expose_secret(), "secret");
+        assert!(both.open("y", &old).is_err());
+        let new = both.reseal("x", &old).unwrap().unwrap();
+        assert_eq!(vault("cd").open("x", &new).unwrap().expose_secret(), "secret");
+        assert_eq!(both.reseal("x", &new), Ok(None), "it is sealed with the master key already");
+        assert!(both.reseal("x", &vault("ef").seal("x", "secret").unwrap()).is_err());
+        assert!(vault("ab").open("x", &both.seal("x", "other").unwrap()).is_err());
+        assert!(vault("cd").accepting(&["short".to_owned().into()]).is_none());
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod eventstream;
 pub mod failure;
 mod format;
 pub mod multipart;
+pub mod objects;
 pub mod paths;
 pub mod peek;
 pub mod preview;

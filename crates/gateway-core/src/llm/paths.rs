@@ -153,6 +153,11 @@ impl<'a> RequestPath<'a> {
         }
     }
 
+    /// The decoded segments without empty ones. `None` for an ambiguous path.
+    pub(super) fn segments(&self) -> Option<&[Cow<'a, str>]> {
+        self.segments.as_ref().ok().map(|segments| &*segments.words)
+    }
+
     /// The segments. Empty for an ambiguous path.
     fn words(&self) -> &[Cow<'a, str>] {
         self.segments.as_ref().map_or(&[], |segments| &segments.words)
@@ -182,6 +187,31 @@ impl Marker {
         ];
         WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(segment)).map(|(_, marker)| *marker)
     }
+}
+
+/// A path that is percent-encoded more often is taken for an attempt to hide something.
+const MAX_DECODINGS: usize = 8;
+
+/// Whether a path (without its query) has a `..` segment, plain or percent-encoded, also more than once. Servers differ
+/// in how often they decode and what separates segments, so every reading counts.
+pub fn has_parent_segment(path: &str) -> bool {
+    if !path.contains("..") && !path.contains('%') {
+        return false;
+    }
+    let mut text = Cow::Borrowed(path);
+    for _ in 0..MAX_DECODINGS {
+        // Some servers cut off `;` and what follows.
+        let is_parent = |segment: &str| segment.split(';').next() == Some("..");
+        if text.split(['/', '\\']).any(is_parent) {
+            return true;
+        }
+        let decoded = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+        if decoded.len() == text.len() {
+            return false;
+        }
+        text = Cow::Owned(decoded);
+    }
+    true
 }
 
 fn segments(path: &str) -> Result<Segments<'_>, AmbiguousPath> {

@@ -19,6 +19,8 @@ pub struct PublishContext<'a> {
     pub votes: &'a [EvaluationVote],
     /// `allowed_verdict_sources` of the organization's rubric.
     pub allowed_sources: &'a [String],
+    /// The safety scan of the internal judge has findings in the current version.
+    pub is_unsafe: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,15 +34,16 @@ pub enum PublishDecision {
 }
 
 /// Decides whether the current version goes on the shelf. That version itself must have passed, by a verdict source
-/// that the organization allows. Verdicts on older versions do not count.
+/// that the organization allows. Verdicts on older versions do not count. What is unsafe never passes, whatever a verdict
+/// from outside says: publishers report those themselves.
 pub fn decide(context: PublishContext<'_>) -> PublishDecision {
-    let PublishContext { version, published, votes, allowed_sources } = context;
+    let PublishContext { version, published, votes, allowed_sources, is_unsafe } = context;
     let passes = |vote: &EvaluationVote| {
         vote.version == version && vote.passed && allowed_sources.contains(&vote.source)
     };
     match published {
         Some(live) if live == version => PublishDecision::Keep,
-        _ if votes.iter().any(passes) => PublishDecision::Publish,
+        _ if !is_unsafe && votes.iter().any(passes) => PublishDecision::Publish,
         Some(_) => PublishDecision::Keep,
         None => PublishDecision::Refuse,
     }
@@ -151,9 +154,17 @@ mod tests {
         ];
         for (row, published, votes, allowed, expected) in table {
             let allowed: Vec<String> = allowed.iter().map(|source| (*source).to_owned()).collect();
-            let context =
-                PublishContext { version: 2, published: *published, votes, allowed_sources: &allowed };
+            let context = PublishContext {
+                version: 2,
+                published: *published,
+                votes,
+                allowed_sources: &allowed,
+                is_unsafe: false,
+            };
             assert_eq!(decide(context), *expected, "{row}");
+            let unsafe_decision = decide(PublishContext { is_unsafe: true, ..context });
+            let unchanged = if published.is_some() { PublishDecision::Keep } else { PublishDecision::Refuse };
+            assert_eq!(unsafe_decision, unchanged, "{row}, but unsafe");
         }
     }
 
@@ -161,8 +172,13 @@ mod tests {
     fn a_source_is_believed_only_under_its_exact_name() {
         for source in ["Internal", "internal ", "intern", "internal2", ""] {
             let (votes, allowed) = ([vote(1, true, source)], ["internal".to_owned()]);
-            let context =
-                PublishContext { version: 1, published: None, votes: &votes, allowed_sources: &allowed };
+            let context = PublishContext {
+                version: 1,
+                published: None,
+                votes: &votes,
+                allowed_sources: &allowed,
+                is_unsafe: false,
+            };
             assert_eq!(decide(context), PublishDecision::Refuse, "{source}");
         }
     }

@@ -41,7 +41,8 @@ pub enum DiskCall {
 
 macro_rules! kill_points {
     ($($name:ident = $text:literal,)*) => {
-        /// A step of the writer, the deliveries, the exports, the evals or the budgets after which the process may die.
+        /// A step of the writer, the deliveries, the exports, the evals, the budgets or a change of the master key after
+        /// which the process may die.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum KillPoint {
             $($name,)*
@@ -92,4 +93,5 @@ kill_points! {
     LeasePlanned = "lease_planned",
     LeaseCommitted = "lease_committed",
     LeaseReturned = "lease_returned",
+    SecretReplaced = "secret_replaced",
 }

@@ -10,7 +10,8 @@ use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
-use gateway_store::{Tx, accounts, apps, events, members, orgs};
+use gateway_store::{StoreError, Tx, accounts, apps, events, members, orgs};
+use http::StatusCode;
 use http::request::Parts;
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -28,15 +29,21 @@ use super::openapi::{Area, Operation, OperationInput};
 use super::response::{Created, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
+use crate::config::Signup;
 use crate::problem::{ApiResult, Problem};
 use crate::rate_limits::AttemptKind;
 
 pub fn area() -> Area {
     Area::new("accounts", "Signup, login, and setup without a user account.")
-        .post("/signup", signup, "Create an organization, its first user and its first key in one call")
+        .post("/signup", signup, SIGNUP_SUMMARY)
         .post("/login", login, "Exchange email and password for a session token")
-        .post("/setup", setup, "Create an organization, an application and a key in one call")
+        .post("/setup", setup, SETUP_SUMMARY)
 }
+
+const SIGNUP_SUMMARY: &str = "Create an organization, its first user and its first key in one call; 403 signup_closed if \
+                              the operator has closed signup or requires an invite_token";
+const SETUP_SUMMARY: &str = "Create an organization, an application and a key in one call; 403 signup_closed unless signup \
+                             is open";
 
 #[derive(Deserialize, JsonSchema)]
 struct SignupRequest {
@@ -93,10 +100,11 @@ impl From<&User> for UserBrief {
 
 async fn signup(
     State(app): AppState,
-    _: AttemptLimit<Signup>,
+    _: AttemptLimit<SignupEndpoint>,
     origin: SessionOrigin,
     Body(request): Body<SignupRequest>,
 ) -> ApiResult<Created<SignupResponse>> {
+    check_signup(&app, request.invite_token.is_some()).await?;
     let email = normalise_email(&request.email).map_err(|why| Problem::field("email", why))?;
     check_password(&request.password).map_err(|why| Problem::field("password", why))?;
     let display_name = match request.display_name {
@@ -237,6 +245,9 @@ async fn setup(
     _: AttemptLimit<Setup>,
     Body(request): Body<SetupRequest>,
 ) -> ApiResult<Created<SetupResponse>> {
+    if app.services.config.signup != Signup::Open {
+        return Err(signup_closed("new organizations are not open to everyone here; ask for an invitation"));
+    }
     check_name(&request.org_name).map_err(|why| Problem::field("org_name", why))?;
     let slug = request.org_slug.unwrap_or_else(|| generate_slug(&app, &request.org_name));
     let org = new_org(&app, slug, Some(request.org_name))?;
@@ -254,7 +265,7 @@ async fn setup(
     };
 
     let mut tx = app.services.db.begin().await?;
-    orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
+    insert_org(&app, &mut tx, &org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     apps::insert(&mut tx, &new_app).await?;
     let facts = AppEventData { app_id: new_app.id, name: new_app.name.clone(), actor: "setup".into() };
     events::record(&mut tx, org.id, app.services.ids.new_id(), &Event::AppCreate(facts), now).await?;
@@ -285,6 +296,33 @@ pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> ApiResul
     })
 }
 
+/// Inserts an organization. A second one may end the access of tenants' URLs to private addresses.
+pub(super) async fn insert_org(app: &App, tx: &mut Tx, org: &orgs::Org) -> Result<(), StoreError> {
+    orgs::insert(tx, org).await?;
+    app.services.egress.count_orgs(orgs::count_in_tx(tx).await?);
+    Ok(())
+}
+
+/// Whether the operator lets this person create an account. The first one always may.
+async fn check_signup(app: &App, is_invited: bool) -> ApiResult<()> {
+    let is_allowed = match app.services.config.signup {
+        Signup::Open => true,
+        Signup::Invite => is_invited,
+        Signup::Closed => false,
+    };
+    if is_allowed || !accounts::has_users(&app.services.db).await? {
+        return Ok(());
+    }
+    Err(match app.services.config.signup {
+        Signup::Invite => signup_closed("signup needs an invite_token; ask an admin for an invitation"),
+        Signup::Open | Signup::Closed => signup_closed("signup is closed; ask the operator"),
+    })
+}
+
+fn signup_closed(message: &'static str) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "signup_closed", message)
+}
+
 /// A slug for requests without one: derived from the name, with random digits that make it unique.
 pub(super) fn generate_slug(app: &App, name: &str) -> String {
     let id: uuid::Uuid = app.services.ids.new_id();
@@ -297,7 +335,7 @@ pub(super) fn generate_slug(app: &App, name: &str) -> String {
 
 /// Creates the organization, its owner and its first key, and returns the raw key.
 async fn create_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> ApiResult<String> {
-    orgs::insert(tx, org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
+    insert_org(app, tx, org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     members::insert(tx, org.id, user.id, Role::Owner, app.services.clock.now()).await?;
     let generated = keys::generate(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
     keys::insert_with_event(app, tx, &generated, &user.id.to_string()).await?;
@@ -309,12 +347,12 @@ pub(super) trait LimitedEndpoint: Send + Sync {
     const ATTEMPT: AttemptKind;
 }
 
-struct Signup;
+struct SignupEndpoint;
 struct Login;
 struct Setup;
 pub(super) struct Reset;
 
-impl LimitedEndpoint for Signup {
+impl LimitedEndpoint for SignupEndpoint {
     const ATTEMPT: AttemptKind = AttemptKind::Signup;
 }
 

@@ -31,12 +31,15 @@ use crate::vault::encryption_context;
 
 const MAX_SECRET_BYTES: usize = 1_024;
 
+const UPDATE_SUMMARY: &str = "Update an export; omitted fields stay unchanged, except that a change of the endpoint's \
+                              origin drops headers and secret if the request does not repeat them";
+
 pub fn area() -> Area {
     Area::new("exports", "Delivery of log rows to other tools, as OTLP traces or as signed webhook batches.")
         .get("/exports", list, "List the organization's exports with the status of their deliveries")
         .post("/exports", create, "Create an export with immediate effect")
         .get("/exports/{exportId}", get, "Get an export")
-        .put("/exports/{exportId}", update, "Update an export; omitted fields stay unchanged")
+        .put("/exports/{exportId}", update, UPDATE_SUMMARY)
         .delete("/exports/{exportId}", delete, "Delete an export and stop its deliveries")
         .post("/exports/{exportId}/test", test, "Send a delivery without rows to test the destination")
 }
@@ -53,6 +56,9 @@ struct ExportConfig {
     created_at: Timestamp,
     updated_at: Timestamp,
     status: ExportStatusView,
+    /// True if this change of the origin (scheme, host, port) dropped stored headers or the secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secrets_dropped: Option<bool>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -86,6 +92,7 @@ impl From<(Export, ExportStatus)> for ExportConfig {
             created_at: export.created_at,
             updated_at: export.updated_at,
             status: ExportStatusView { last_success_at, last_error, delivered, failed, dropped, lag },
+            secrets_dropped: None,
         }
     }
 }
@@ -196,13 +203,15 @@ async fn update(
     let (org, now) = (caller.org.id, app.services.clock.now());
     let mut tx = app.services.logs.begin().await?;
     let mut export = exports::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let secrets_dropped = drop_foreign_secrets(&mut export, &fields);
     apply(&app, &mut export, fields, now)?;
     export.revision += 1;
     export.updated_at = now;
     exports::update(&mut tx, &export).await.map_err(name_taken)?;
     let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
-    stored(&app, org, id).await.map(Json)
+    let view = stored(&app, org, id).await?;
+    Ok(Json(ExportConfig { secrets_dropped: secrets_dropped.then_some(true), ..view }))
 }
 
 async fn delete(
@@ -242,6 +251,19 @@ async fn test(
         latency_ms: sent.latency_ms,
         error: sent.error,
     }))
+}
+
+/// Drops the stored headers and secret if the change sends them to another origin: otherwise whoever may change the
+/// endpoint could read them there. Returns whether there were any that the change does not replace.
+fn drop_foreign_secrets(export: &mut Export, change: &ExportChange) -> bool {
+    let origin = |text: &str| url::Url::parse(text).ok().map(|url| url.origin());
+    let Some(endpoint) = &change.endpoint else { return false };
+    if origin(endpoint) == origin(&export.endpoint) {
+        return false;
+    }
+    let headers = export.headers.take().is_some_and(|_| change.headers.is_none());
+    let secret = export.secret.take().is_some_and(|_| change.secret.is_none());
+    headers || secret
 }
 
 fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> ApiResult<()> {

@@ -104,6 +104,11 @@ pub fn mount_paths(root: bool, path: &str) -> Vec<String> {
     if root { vec![path.to_owned()] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
 }
 
+/// Whether a path is below `/api`.
+pub fn is_api_path(path: &str) -> bool {
+    path.strip_prefix("/api").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// The first segment after `/api` or `/api/v1`.
 pub fn area_of(path: &str) -> &str {
     let rest = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/api/")).unwrap_or("");

@@ -9,7 +9,7 @@ use gateway_store::{StoreError, exports, members, org_purges, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{generate_slug, new_org};
+use super::accounts::{generate_slug, insert_org, new_org};
 use super::caller::{Admin, AppState, Caller, InOrg, Owner, SessionUser, Viewer};
 use super::extract::{Body, QueryParams, double_option, optional_object};
 use super::openapi::Area;
@@ -70,7 +70,7 @@ async fn create(
     let slug = request.slug.unwrap_or_else(|| generate_slug(&app, &request.name));
     let org = new_org(&app, slug, Some(request.name))?;
     let mut tx = app.services.db.begin().await?;
-    orgs::insert(&mut tx, &org).await.map_err(Problem::on_duplicate("this slug is already taken"))?;
+    insert_org(&app, &mut tx, &org).await.map_err(Problem::on_duplicate("this slug is already taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
     tx.commit().await?;
     Ok(Created((org, Role::Owner).into()))

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,7 +54,7 @@ impl Deleted {
     }
 }
 
-/// A response of server-sent events that neither the client nor a proxy buffers or caches.
+/// A response of server-sent events that no proxy buffers.
 pub struct EventStream(Body);
 
 impl EventStream {
@@ -68,7 +68,6 @@ impl IntoResponse for EventStream {
         let mut response = Response::new(self.0);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         response
     }

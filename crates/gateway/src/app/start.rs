@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
-use gateway_store::Db;
 use gateway_store::cache_purges::Generation;
 use gateway_store::db::Dialect;
 use gateway_store::redis::RedisClient;
+use gateway_store::{Db, orgs};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
@@ -27,10 +27,10 @@ use crate::cluster::{Cluster, Membership};
 use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError, DatabaseConnections, load_prices};
 use crate::connections::Connections;
+use crate::egress::Egress;
 use crate::health::HealthCache;
 use crate::ids::Ids;
 use crate::jobs::{self, JobServices};
-use crate::log;
 use crate::log::quotas::LogQuotas;
 use crate::log::spool::Spool;
 use crate::log::writer::LogWriter;
@@ -44,11 +44,12 @@ use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
 use crate::quotas::QuotaUsage;
 use crate::rate_limits::RateLimiter;
-use crate::services::{Services, StartError, create_data_dir, migrate_all};
+use crate::services::{Services, StartError, migrate_all};
 use crate::shares::Shares;
-use crate::targets::operator_providers;
+use crate::targets::OperatorTargets;
 use crate::tasks::Tasks;
 use crate::vault::Vault;
+use crate::{data_dir, log};
 
 /// How many rows a subscriber of the live tail may lag behind before it has to read from the store.
 const TAIL_ROWS: usize = 1024;
@@ -57,7 +58,7 @@ const INVALID_MASTER_KEY: &str = "the master key is invalid: GATEWAY_MASTER_KEY 
 impl App {
     /// Opens and migrates the database, and starts the background tasks.
     pub async fn start(config: Config, clock: Clock) -> Result<Arc<Self>, StartError> {
-        create_data_dir(&config)?;
+        data_dir::create(&config)?;
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|_| StartError::Crypto("cannot read the OS random source"))?;
         let (services, membership) = open_services(config, clock, u64::from_le_bytes(random)).await?;
@@ -105,8 +106,9 @@ async fn open_services(
     let logs_low_priority = logs.reopen(background);
     let membership = Membership::claim(&db, process).await?;
     let services = Services {
-        vault: Vault::new(&config.master_key).ok_or(StartError::Crypto(INVALID_MASTER_KEY))?,
+        vault: open_vault(&config)?,
         ids: Ids::new(clock.clone(), process, membership.node),
+        egress: Egress::new(&config, orgs::count(&db).await?),
         tasks: Tasks::new(Handle::current(), low_priority),
         memory: MemoryBudget::new(config.memory_bytes),
         compute: ComputePool::start().map_err(StartError::Thread)?,
@@ -132,14 +134,16 @@ fn proxy_state(
     let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes)
         .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
     let budgets = Budgets::new(Arc::clone(services), cluster.clone());
-    let providers = Arc::new(operator_providers(&config.providers));
-    let tokens = Arc::new(Tokens::new(&config.token_secret));
+    let operator = OperatorTargets::new(&config.providers);
+    let providers = Arc::clone(&operator.with_credentials);
+    let tokens = Tokens::new(&config.token_secret).accepting(&config.token_secrets_accepted);
+    let tokens = Arc::new(tokens);
     let access = Access::new(
         Arc::clone(services),
         Arc::clone(&tokens),
         Arc::clone(rate_limiter),
         budgets.clone(),
-        Arc::clone(&providers),
+        operator,
     );
     let access = Arc::new(access);
     Ok(ProxyState {
@@ -181,6 +185,12 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     }
     jobs::start(&app.jobs).await?;
     Ok(())
+}
+
+pub fn open_vault(config: &Config) -> Result<Vault, StartError> {
+    Vault::new(&config.master_key)
+        .and_then(|vault| vault.accepting(&config.master_keys_accepted))
+        .ok_or(StartError::Crypto(INVALID_MASTER_KEY))
 }
 
 fn open_redis(config: &Config) -> Result<Option<Arc<RedisClient>>, StartError> {

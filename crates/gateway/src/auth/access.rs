@@ -22,7 +22,7 @@ use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
 use crate::rate_limits::{FailureKind, RateLimiter};
 use crate::services::Services;
-use crate::targets::{OperatorProviders, OrgProviders};
+use crate::targets::{OperatorTargets, OrgProviders};
 
 /// How long a key that the database does not have is not looked up again, in milliseconds.
 const UNKNOWN_KEY_TTL: i64 = 5_000;
@@ -35,7 +35,7 @@ pub struct Access {
     tokens: Arc<Tokens>,
     rate_limiter: Arc<RateLimiter>,
     budgets: Budgets,
-    operator_providers: Arc<OperatorProviders>,
+    operator: OperatorTargets,
     keys: LoadingCache<KeyHash, CachedKey>,
     /// Keys that the database does not have, each with the end of its entry.
     unknown_keys: LoadingCache<KeyHash, Timestamp>,
@@ -51,14 +51,14 @@ impl Access {
         tokens: Arc<Tokens>,
         rate_limiter: Arc<RateLimiter>,
         budgets: Budgets,
-        operator_providers: Arc<OperatorProviders>,
+        operator: OperatorTargets,
     ) -> Self {
         Self {
             services,
             tokens,
             rate_limiter,
             budgets,
-            operator_providers,
+            operator,
             keys: LoadingCache::default(),
             unknown_keys: LoadingCache::with_capacity(MAX_UNKNOWN_KEYS_PER_SHARD),
             orgs: LoadingCache::default(),
@@ -272,12 +272,17 @@ impl Access {
     }
 
     async fn org(&self, id: OrgId) -> Result<Option<Arc<CachedOrg>>, StoreError> {
-        let Services { db_authentication: db, vault, .. } = &*self.services;
+        let Services { db_authentication: db, vault, config, .. } = &*self.services;
         self.orgs
             .get(&id, || async {
                 let Some(org) = orgs::find(db, id).await? else { return Ok(None) };
                 let stored = providers::list(db, id).await?;
-                let providers = OrgProviders::new(vault, &self.operator_providers, id, &stored);
+                let operator = if config.operator_credentials.allow(&org.slug, org.plan) {
+                    &self.operator.with_credentials
+                } else {
+                    &self.operator.without_credentials
+                };
+                let providers = OrgProviders::new(vault, operator, id, &stored);
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
                 let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;

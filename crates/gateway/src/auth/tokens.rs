@@ -32,7 +32,8 @@ impl Claims {
 
 pub struct Tokens {
     encoding: EncodingKey,
-    decoding: DecodingKey,
+    /// The secret that signs comes first; the others are accepted while it is being changed.
+    decoding: Vec<DecodingKey>,
     validation: Validation,
 }
 
@@ -46,9 +47,16 @@ impl Tokens {
         validation.required_spec_claims.clear();
         Self {
             encoding: EncodingKey::from_secret(bytes),
-            decoding: DecodingKey::from_secret(bytes),
+            decoding: vec![DecodingKey::from_secret(bytes)],
             validation,
         }
+    }
+
+    /// Also accepts tokens that were signed with one of these secrets.
+    pub fn accepting(mut self, secrets: &[SecretString]) -> Self {
+        let keys = secrets.iter().map(|secret| DecodingKey::from_secret(secret.expose_secret().as_bytes()));
+        self.decoding.extend(keys);
+        self
     }
 
     /// Signs a token. Returns `None` if signing fails.
@@ -62,7 +70,8 @@ impl Tokens {
     }
 
     pub fn read(&self, token: &str, now: Timestamp) -> Option<Claims> {
-        let claims = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation).ok()?.claims;
+        let decode = |key| jsonwebtoken::decode::<Claims>(token, key, &self.validation).ok();
+        let claims = self.decoding.iter().find_map(decode)?.claims;
         (now.0 < claims.expires_at().0).then_some(claims)
     }
 }
@@ -82,6 +91,17 @@ mod tests {
         let token = tokens.issue(&claims(100)).unwrap();
         assert!(tokens.read(&token, Timestamp(99_999)).is_some());
         assert!(tokens.read(&token, Timestamp(100_000)).is_none());
+    }
+
+    #[test]
+    fn a_token_of_an_accepted_secret_is_valid_and_new_ones_are_signed_with_the_first() {
+        let (old, new) = (Tokens::new(&"x".repeat(32).into()), Tokens::new(&"y".repeat(32).into()));
+        let both = Tokens::new(&"y".repeat(32).into()).accepting(&["x".repeat(32).into()]);
+        let token = old.issue(&claims(100)).unwrap();
+        assert!(both.read(&token, Timestamp(0)).is_some() && both.is_ours(&token));
+        assert!(new.read(&token, Timestamp(0)).is_none());
+        let token = both.issue(&claims(100)).unwrap();
+        assert!(new.read(&token, Timestamp(0)).is_some() && old.read(&token, Timestamp(0)).is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! No other module reads the environment.
 
 mod display;
+mod operator;
 mod parse;
 mod raw;
 mod resources;
@@ -20,13 +21,15 @@ use gateway_core::pricing::PriceTable;
 use gateway_core::quotas::Quotas;
 use gateway_core::time::Timestamp;
 use ipnet::IpNet;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::connections::ConnectionLimits;
 pub use display::{masked_database_url, masked_toml};
+pub use operator::{EgressPrivate, OperatorCredentials, OperatorObjects, Signup};
 use parse::{choice, flag, integer, invalid, non_empty, optional, parsed, small_integer};
 pub use raw::{RawSettings, SettingSource};
 pub use resources::raise_descriptor_limit;
+use secrets::Secrets;
 pub use settings::{SETTINGS, Setting, env_name};
 
 /// A message for the operator that names the setting.
@@ -44,7 +47,11 @@ pub struct Config {
     pub database_connections: DatabaseConnections,
     pub redis_url: Option<SecretString>,
     pub token_secret: SecretString,
+    /// Accepted, but not used to sign.
+    pub token_secrets_accepted: Vec<SecretString>,
     pub master_key: SecretString,
+    /// They open stored secrets, but seal none.
+    pub master_keys_accepted: Vec<SecretString>,
     pub default_plan: Plan,
     pub plan_changes: PlanChanges,
     pub auth_attempts: u64,
@@ -52,7 +59,10 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     pub rate_limits: RateLimits,
     pub quotas: Box<Quotas>,
-    pub egress_private: bool,
+    pub egress_private: EgressPrivate,
+    pub signup: Signup,
+    pub operator_credentials: OperatorCredentials,
+    pub operator_objects: OperatorObjects,
     pub judge: JudgeDefaults,
     pub public_docs: bool,
     pub eval_queue: usize,
@@ -107,6 +117,11 @@ pub struct RateLimits {
 }
 
 impl Config {
+    /// Whether the database may be shared with other nodes.
+    pub fn is_shared(&self) -> bool {
+        !self.database_url.expose_secret().starts_with("sqlite://")
+    }
+
     /// The days for which an organization's log rows are kept. A stored setting may be from before the operator's limit.
     pub fn retention_of(&self, settings: &OrgSettings) -> u32 {
         settings.log_retention_days.map_or(self.log_retention_days, |days| days.min(self.log_retention_days))
@@ -143,7 +158,19 @@ pub struct ProviderSettings {
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
 pub fn load_raw(file: Option<&Path>) -> Result<RawSettings, ConfigError> {
     let named = std::env::var_os("GATEWAY_CONFIG").map(PathBuf::from);
-    RawSettings::load(file.or(named.as_deref()), std::env::vars())
+    let mut variables = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        // A variable that is not UTF-8 matters only if it is a setting. The message must not show its value.
+        let Ok(name) = name.into_string() else { continue };
+        match value.into_string() {
+            Ok(value) => variables.push((name, value)),
+            Err(_) if name.starts_with("GATEWAY_") => {
+                return Err(ConfigError(format!("bad value for {name}: expected UTF-8 text")));
+            }
+            Err(_) => {}
+        }
+    }
+    RawSettings::load(file.or(named.as_deref()), variables)
 }
 
 impl Config {
@@ -153,7 +180,8 @@ impl Config {
         let listen: SocketAddr = parsed(values, "listen", "an address such as 127.0.0.1:8080")?;
         let database_url = database_url(values, &data_dir)?;
         let is_shared = !database_url.starts_with("sqlite://");
-        let (token_secret, master_key) = secrets::load(values, &data_dir, is_shared)?;
+        let Secrets { token_secret, token_secrets_accepted, master_key, master_keys_accepted } =
+            Secrets::load(values, &data_dir, is_shared)?;
         let memory_bytes = resources::memory_bytes(values)?;
         Ok(Self {
             listen,
@@ -167,7 +195,9 @@ impl Config {
             )?),
             redis_url: redis_url(values)?,
             token_secret,
+            token_secrets_accepted,
             master_key,
+            master_keys_accepted,
             default_plan: parsed(values, "default_plan", "free, pro or enterprise")?,
             plan_changes: choice(
                 values,
@@ -186,11 +216,10 @@ impl Config {
                 .with_overrides(values.get("quotas"))
                 .map(Box::new)
                 .map_err(|error| invalid("quotas", &error.to_string()))?,
-            egress_private: choice(
-                values,
-                "egress_private",
-                &[("allow", true), ("deny", false), ("auto", listen.ip().is_loopback())],
-            )?,
+            egress_private: operator::egress_private(values)?,
+            signup: operator::signup(values)?,
+            operator_credentials: operator::credentials(values)?,
+            operator_objects: operator::objects(values)?,
             judge: JudgeDefaults {
                 judge_provider: non_empty(values, "judge_provider")?,
                 judge_model: non_empty(values, "judge_model")?,
@@ -278,6 +307,7 @@ fn trusted_proxies(values: &RawSettings) -> Result<Vec<IpNet>, ConfigError> {
             let network =
                 part.parse::<IpNet>().or_else(|_| part.parse::<std::net::IpAddr>().map(IpNet::from));
             network
+                .map(operator::canonical)
                 .map_err(|_| invalid("trusted_proxies", "networks such as 10.0.0.0/8, separated by commas"))
         })
         .collect()

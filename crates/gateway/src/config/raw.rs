@@ -57,8 +57,15 @@ impl RawSettings {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError(format!("cannot read the configuration file {shown}: {error}")))?;
-        let table: toml::Table = text.parse().map_err(|error| {
-            ConfigError(format!("the configuration file {shown} is not valid TOML: {error}"))
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            // Without the line itself, which may have a secret.
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let (line, column) =
+                (before.matches('\n').count() + 1, before.rsplit('\n').next().unwrap_or_default());
+            let column = column.chars().count() + 1;
+            ConfigError(format!(
+                "the configuration file {shown} is not valid TOML: line {line}, column {column}"
+            ))
         })?;
         for (key, value) in table {
             if key == "providers" {

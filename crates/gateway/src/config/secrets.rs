@@ -11,23 +11,57 @@ use secrecy::SecretString;
 use super::parse::invalid;
 use super::{ConfigError, RawSettings};
 
-pub(super) fn load(
+pub(super) struct Secrets {
+    pub token_secret: SecretString,
+    pub token_secrets_accepted: Vec<SecretString>,
+    pub master_key: SecretString,
+    pub master_keys_accepted: Vec<SecretString>,
+}
+
+impl Secrets {
+    pub fn load(values: &RawSettings, data_dir: &Path, is_shared: bool) -> Result<Self, ConfigError> {
+        let secret = |key| configured_or_stored(values, key, data_dir, is_shared);
+        Ok(Self {
+            token_secret: checked_token_secret("token_secret", secret("token_secret")?)?,
+            token_secrets_accepted: accepted(values, data_dir, "token_secret", checked_token_secret)?,
+            master_key: checked_master_key("master_key", secret("master_key")?)?,
+            master_keys_accepted: accepted(values, data_dir, "master_key", checked_master_key)?,
+        })
+    }
+}
+
+fn checked_token_secret(key: &str, text: String) -> Result<SecretString, ConfigError> {
+    if text.len() < 32 {
+        return Err(invalid(key, "at least 32 characters, for example from `openssl rand -hex 32`"));
+    }
+    Ok(text.into())
+}
+
+fn checked_master_key(key: &str, text: String) -> Result<SecretString, ConfigError> {
+    if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(invalid(key, "64 hex digits, for example from `openssl rand -hex 32`"));
+    }
+    Ok(text.into())
+}
+
+/// The secrets of `<key>s_accepted`, and the one in the file `<key>.previous` of the data directory: the operator renames
+/// a generated secret, and the next start generates another.
+fn accepted(
     values: &RawSettings,
     data_dir: &Path,
-    is_shared: bool,
-) -> Result<(SecretString, SecretString), ConfigError> {
-    let token_secret = configured_or_stored(values, "token_secret", data_dir, is_shared)?;
-    let master_key = configured_or_stored(values, "master_key", data_dir, is_shared)?;
-    if token_secret.len() < 32 {
-        return Err(invalid(
-            "token_secret",
-            "at least 32 characters, for example from `openssl rand -hex 32`",
-        ));
+    key: &str,
+    check: impl Fn(&str, String) -> Result<SecretString, ConfigError>,
+) -> Result<Vec<SecretString>, ConfigError> {
+    let setting = format!("{key}s_accepted");
+    let listed = values.get(&setting).split(',').map(str::trim).filter(|text| !text.is_empty());
+    let mut secrets = listed.map(|text| check(&setting, text.to_owned())).collect::<Result<Vec<_>, _>>()?;
+    let path = data_dir.join(format!("{key}.previous"));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => secrets.push(check(key, text.trim().to_owned())?),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+        Err(error) => return Err(ConfigError(format!("cannot read {}: {error}", path.display()))),
     }
-    if master_key.len() != 64 || !master_key.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(invalid("master_key", "64 hex digits, for example from `openssl rand -hex 32`"));
-    }
-    Ok((token_secret.into(), master_key.into()))
+    Ok(secrets)
 }
 
 fn configured_or_stored(

@@ -40,6 +40,14 @@ pub static SETTINGS: &[Setting] = &[
         "master_key",
         "64 hex digits; encrypts stored secrets; generated in data_dir if not set, required with PostgreSQL",
     ),
+    secret(
+        "token_secrets_accepted",
+        "comma-separated; token secrets that are accepted too but sign nothing, while the secret is being changed",
+    ),
+    secret(
+        "master_keys_accepted",
+        "comma-separated; master keys that decrypt but do not encrypt, until `gateway admin rotate-master-key` has run",
+    ),
     plain("default_plan", "free", "plan of new organizations: free, pro or enterprise"),
     plain(
         "plan_changes",
@@ -70,9 +78,24 @@ pub static SETTINGS: &[Setting] = &[
         "quotas that differ from the plans', such as free.keys=50, pro.rows_per_day=0; 0 means unlimited",
     ),
     plain(
+        "signup",
+        "open",
+        "who may create an account: open, invite (only with an invitation) or closed; the first one always can",
+    ),
+    plain(
+        "operator_credentials",
+        "all",
+        "organizations that may use the operator's provider credentials: all, off, or a list of slugs and plan:NAME",
+    ),
+    plain(
+        "operator_objects",
+        "refuse",
+        "objects that providers keep for the operator's credential (files, batches, …): refuse, or shared by all",
+    ),
+    plain(
         "egress_private",
         "auto",
-        "whether URLs of tenants may reach private addresses: allow, deny, or auto (only if listening on loopback)",
+        "whether URLs of tenants may reach private addresses: allow, deny, or auto (one organization, SQLite, on loopback)",
     ),
     plain("judge_provider", "builtin", "provider of the judge in a new rubric"),
     plain("judge_model", "rubric-v1", "model of the judge in a new rubric"),

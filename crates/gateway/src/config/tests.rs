@@ -1,6 +1,6 @@
 //! Tests of names, precedence and error messages.
 
-use secrecy::ExposeSecret as _;
+use secrecy::ExposeSecret;
 
 use super::*;
 use crate::connections::AddressLimit;
@@ -61,6 +61,8 @@ fn a_bad_value_names_the_setting_and_what_was_expected() {
         ("GATEWAY_DEFAULT_PLAN", "gold"),
         ("GATEWAY_PUBLIC_DOCS", "yes"),
         ("GATEWAY_EGRESS_PRIVATE", "maybe"),
+        ("GATEWAY_SIGNUP", "yes"),
+        ("GATEWAY_OPERATOR_OBJECTS", "all"),
         ("GATEWAY_TRUSTED_PROXIES", "10.0.0.0/99"),
         ("GATEWAY_DATABASE_URL", "mysql://localhost/x"),
         ("GATEWAY_REDIS_URL", "localhost:6379"),
@@ -105,14 +107,47 @@ fn the_printed_settings_mask_every_secret() {
 }
 
 #[test]
-fn private_egress_follows_the_listening_address() {
-    assert!(config(None, &[]).unwrap().egress_private);
-    assert!(!config(None, &[("GATEWAY_LISTEN", "0.0.0.0:8080")]).unwrap().egress_private);
-    assert!(
-        config(None, &[("GATEWAY_LISTEN", "0.0.0.0:8080"), ("GATEWAY_EGRESS_PRIVATE", "allow")])
+fn the_gateway_is_exposed_by_its_address_its_proxies_or_its_database() {
+    let is_exposed = |environment: &[(&str, &str)]| config(None, environment).unwrap().is_exposed();
+    assert!(!is_exposed(&[]));
+    assert!(!is_exposed(&[("GATEWAY_LISTEN", "[::1]:8080")]));
+    assert!(is_exposed(&[("GATEWAY_LISTEN", "0.0.0.0:8080")]));
+    assert!(is_exposed(&[("GATEWAY_TRUSTED_PROXIES", "127.0.0.1")]));
+    let secrets = [("GATEWAY_TOKEN_SECRET", "x".repeat(32)), ("GATEWAY_MASTER_KEY", "ab".repeat(32))];
+    let mut postgres = vec![("GATEWAY_DATABASE_URL", "postgres://localhost/x")];
+    postgres.extend(secrets.iter().map(|(name, value)| (*name, value.as_str())));
+    assert!(is_exposed(&postgres));
+}
+
+#[test]
+fn the_operators_credentials_are_for_the_listed_organizations() {
+    let allow = |value: &str, slug: &str, plan: Plan| {
+        config(None, &[("GATEWAY_OPERATOR_CREDENTIALS", value)])
             .unwrap()
-            .egress_private
-    );
+            .operator_credentials
+            .allow(slug, plan)
+    };
+    assert!(config(None, &[]).unwrap().operator_credentials.allow("any", Plan::Free));
+    assert!(!allow("off", "acme", Plan::Enterprise));
+    assert!(allow("acme, plan:pro", "acme", Plan::Free) && allow("acme,plan:pro", "other", Plan::Pro));
+    assert!(!allow("acme, plan:pro", "other", Plan::Enterprise));
+    for wrong in ["", "acme,", "plan:gold", "Not A Slug"] {
+        let text = message(None, &[("GATEWAY_OPERATOR_CREDENTIALS", wrong)]);
+        assert!(
+            text.contains("GATEWAY_OPERATOR_CREDENTIALS") && text.contains("expected"),
+            "{wrong}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_trusted_network_may_be_written_in_its_ipv6_form() {
+    let networks = |value: &str| {
+        let found = config(None, &[("GATEWAY_TRUSTED_PROXIES", value)]).unwrap().trusted_proxies;
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(networks("::ffff:10.0.0.0/104, ::ffff:192.0.2.1"), ["10.0.0.0/8", "192.0.2.1/32"]);
+    assert_eq!(networks("fd00::/8, 10.0.0.0/8"), ["fd00::/8", "10.0.0.0/8"]);
 }
 
 #[test]
@@ -145,4 +180,68 @@ fn the_limits_on_memory_and_connections_have_defaults() {
     assert_eq!(limits(""), AddressLimit::Remote(2));
     assert!(message(None, &[("GATEWAY_MEMORY_BYTES", "1")]).contains("GATEWAY_MEMORY_BYTES"));
     assert!(message(None, &[("GATEWAY_MAX_CONNECTIONS", "0")]).contains("GATEWAY_MAX_CONNECTIONS"));
+}
+
+#[test]
+fn no_error_message_shows_a_value() {
+    const MARK: &str = "hunter2-is-the-secret";
+    for setting in SETTINGS.iter().filter(|setting| !matches!(setting.key, "data_dir" | "prices_file")) {
+        for value in
+            [MARK.to_owned(), format!("{MARK}=1"), format!("postgres://{MARK}:99999/"), format!("{MARK},x")]
+        {
+            let name = env_name(setting.key);
+            for error in [
+                config(None, &[(&name, &value)]).err(),
+                config(Some(&format!("{} = '{value}'", setting.key)), &[]).err(),
+            ] {
+                let text = error.map(|error| error.to_string()).unwrap_or_default();
+                assert!(!text.contains(MARK), "{text}");
+            }
+        }
+    }
+    for name in ["GATEWAY_PROVIDER_OPENAI_BASE_URL", "GATEWAY_PROVIDER_OPENAI_API_KEY"] {
+        let text = config(None, &[(name, MARK)]).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(!text.contains(MARK), "{text}");
+    }
+}
+
+#[test]
+fn a_syntax_error_of_the_file_is_located_without_its_text() {
+    const MARK: &str = "hunter2-is-the-secret";
+    for (file, place) in [
+        (format!("listen = '127.0.0.1:1'\nmaster_key = \"{MARK}\nlog_level = 'info'"), "line 2"),
+        (format!("master_key = {MARK}"), "line 1"),
+        (format!("\n\n  {MARK}"), "line 3"),
+        (format!("master_key = \"{MARK}\" \"{MARK}\""), "line 1"),
+        (format!("[providers.openai\napi_key = '{MARK}'"), "line 1"),
+        (format!("token_secret = '{MARK}'\ntoken_secret = '{MARK}'"), "line 2"),
+        (format!("master_key = '{MARK}'\n[master_key]\nx = 1"), "line 2"),
+    ] {
+        let text = message(Some(&file), &[]);
+        assert!(text.contains(place) && text.contains("not valid TOML"), "{text}");
+        assert!(!text.contains(MARK), "{text}");
+    }
+}
+
+#[test]
+fn secrets_that_are_being_changed_are_accepted_too() {
+    let (old, new) = ("ab".repeat(32), "cd".repeat(32));
+    let both = format!("{old}, {new}");
+    let found = config(None, &[("GATEWAY_MASTER_KEYS_ACCEPTED", &both)]).unwrap().master_keys_accepted;
+    assert_eq!(found.iter().map(ExposeSecret::expose_secret).collect::<Vec<_>>(), [&old, &new]);
+    let secret = "x".repeat(32);
+    let found = config(None, &[("GATEWAY_TOKEN_SECRETS_ACCEPTED", &secret)]).unwrap();
+    assert_eq!(found.token_secrets_accepted.len(), 1);
+    for (name, value) in
+        [("GATEWAY_MASTER_KEYS_ACCEPTED", "abc"), ("GATEWAY_TOKEN_SECRETS_ACCEPTED", "short")]
+    {
+        assert!(message(None, &[(name, value)]).contains(name));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("master_key.previous"), format!("{old}\n")).unwrap();
+    std::fs::write(directory.path().join("token_secret.previous"), &secret).unwrap();
+    let data = [("GATEWAY_DATA_DIR".to_owned(), directory.path().display().to_string())];
+    let config = Config::validate(&RawSettings::load(None, data).unwrap()).unwrap();
+    assert_eq!(config.master_keys_accepted[0].expose_secret(), old);
+    assert_eq!(config.token_secrets_accepted[0].expose_secret(), secret);
 }

@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -40,6 +40,7 @@ pub struct Connections {
     trusted_proxies: Vec<IpNet>,
     epoch: Instant,
     table: Mutex<Table>,
+    saw_unknown_proxy: AtomicBool,
     pub counters: ConnectionCounters,
 }
 
@@ -80,8 +81,15 @@ impl Connections {
             trusted_proxies,
             epoch: Instant::now(),
             table: Mutex::default(),
+            saw_unknown_proxy: AtomicBool::new(false),
             counters: ConnectionCounters::default(),
         }
+    }
+
+    /// True for the first call, when a proxy that is not trusted forwards a request.
+    pub fn is_first_unknown_proxy(&self) -> bool {
+        !self.saw_unknown_proxy.load(Ordering::Relaxed)
+            && !self.saw_unknown_proxy.swap(true, Ordering::Relaxed)
     }
 
     /// Admits a connection. If there are too many, the one that has been idle for longest is asked to close.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gateway_core::egress::is_public;
+use gateway_core::egress::EgressRule;
 use http::uri::Scheme;
 use http::{Request, Response, Uri};
 use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
@@ -30,13 +30,14 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// The provider clients of one worker thread.
 pub struct Clients {
-    unguarded: ClientPair,
-    guarded: ClientPair,
+    any: ClientPair,
+    private: ClientPair,
+    public: ClientPair,
 }
 
-/// The plain and the TLS client of one egress policy.
+/// The plain and the TLS client of one egress rule.
 struct ClientPair {
-    guarded: bool,
+    rule: EgressRule,
     plain: Pool,
     /// Created on first use, because loading the system's root certificates is slow.
     tls: OnceLock<Client<HttpsConnector<Http>, OutboundBody>>,
@@ -69,16 +70,22 @@ impl SendError {
 
 impl Clients {
     pub fn new() -> Self {
-        Self { unguarded: ClientPair::new(false), guarded: ClientPair::new(true) }
+        let [any, private, public] =
+            [EgressRule::Any, EgressRule::Private, EgressRule::Public].map(ClientPair::new);
+        Self { any, private, public }
     }
 
     /// Sends the request and waits for the response head. The request URI must be absolute.
     pub async fn send(
         &self,
         request: Request<OutboundBody>,
-        guarded: bool,
+        rule: EgressRule,
     ) -> Result<Response<UpstreamBody>, SendError> {
-        let pair = if guarded { &self.guarded } else { &self.unguarded };
+        let pair = match rule {
+            EgressRule::Any => &self.any,
+            EgressRule::Private => &self.private,
+            EgressRule::Public => &self.public,
+        };
         if request.uri().scheme() != Some(&Scheme::HTTPS) {
             return pair.plain.send(request).await;
         }
@@ -87,8 +94,9 @@ impl Clients {
 
     /// Closes the idle connections past their timeout.
     pub fn close_expired(&self) {
-        self.unguarded.plain.close_expired();
-        self.guarded.plain.close_expired();
+        for pair in [&self.any, &self.private, &self.public] {
+            pair.plain.close_expired();
+        }
     }
 }
 
@@ -99,16 +107,16 @@ impl Default for Clients {
 }
 
 impl ClientPair {
-    fn new(guarded: bool) -> Self {
-        let plain = Pool::new(http_connector(guarded), IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS);
-        Self { guarded, plain, tls: OnceLock::new() }
+    fn new(rule: EgressRule) -> Self {
+        let plain = Pool::new(http_connector(rule), IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS);
+        Self { rule, plain, tls: OnceLock::new() }
     }
 
     fn tls(&self) -> Result<&Client<HttpsConnector<Http>, OutboundBody>, SendError> {
         if let Some(client) = self.tls.get() {
             return Ok(client);
         }
-        let client = tls_client(https_connector(self.guarded)?);
+        let client = tls_client(https_connector(self.rule)?);
         Ok(self.tls.get_or_init(|| client))
     }
 }
@@ -125,8 +133,8 @@ where
         .build(connector)
 }
 
-fn http_connector(guarded: bool) -> Http {
-    let mut http = HttpConnector::new_with_resolver(Resolver { guarded });
+fn http_connector(rule: EgressRule) -> Http {
+    let mut http = HttpConnector::new_with_resolver(Resolver { rule });
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -134,7 +142,7 @@ fn http_connector(guarded: bool) -> Http {
     http
 }
 
-fn https_connector(guarded: bool) -> Result<HttpsConnector<Http>, SendError> {
+fn https_connector(rule: EgressRule) -> Result<HttpsConnector<Http>, SendError> {
     static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
     let config = if let Some(config) = CONFIG.get() {
         config
@@ -149,25 +157,25 @@ fn https_connector(guarded: bool) -> Result<HttpsConnector<Http>, SendError> {
         .with_tls_config(config.clone())
         .https_or_http()
         .enable_all_versions()
-        .wrap_connector(http_connector(guarded)))
+        .wrap_connector(http_connector(rule)))
 }
 
-/// Applies the egress guard to IP literals, which the connector does not pass to the resolver.
-pub fn ip_literal_is_allowed(uri: &Uri) -> bool {
+/// Applies the rule to IP literals, which the connector does not pass to the resolver.
+pub fn ip_literal_is_allowed(uri: &Uri, rule: EgressRule) -> bool {
     let host = uri.host().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.parse::<IpAddr>().map_or(true, is_public)
+    host.parse::<IpAddr>().map_or(true, |address| rule.allows(address))
 }
 
-/// The host name resolves only to addresses that the egress guard blocks.
+/// The host name resolves only to addresses that the egress rule blocks.
 #[derive(Debug, thiserror::Error)]
-#[error("the address is private or local")]
+#[error("the address is private, local or a metadata service")]
 pub struct AddressBlocked;
 
-/// The system's resolver. With the egress guard on, it drops addresses that are not public.
+/// The system's resolver, without the addresses that the egress rule blocks.
 #[derive(Clone)]
 pub(crate) struct Resolver {
-    guarded: bool,
+    rule: EgressRule,
 }
 
 impl tower::Service<Name> for Resolver {
@@ -180,12 +188,12 @@ impl tower::Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let guarded = self.guarded;
+        let rule = self.rule;
         Box::pin(async move {
-            let resolved: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let allowed: Vec<SocketAddr> =
-                resolved.into_iter().filter(|address| !guarded || is_public(address.ip())).collect();
-            if guarded && allowed.is_empty() { Err(AddressBlocked.into()) } else { Ok(allowed.into_iter()) }
+            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = resolved.filter(|address| rule.allows(address.ip())).collect();
+            let is_blocked = rule != EgressRule::Any && allowed.is_empty();
+            if is_blocked { Err(AddressBlocked.into()) } else { Ok(allowed.into_iter()) }
         })
     }
 }
@@ -202,20 +210,29 @@ mod tests {
             "http://169.254.169.254/",
             "http://[::ffff:10.0.0.1]/",
         ] {
-            assert!(!ip_literal_is_allowed(&uri.parse().unwrap()), "{uri}");
+            assert!(!ip_literal_is_allowed(&uri.parse().unwrap(), EgressRule::Public), "{uri}");
         }
         for uri in ["http://8.8.8.8/", "https://api.example.com/"] {
-            assert!(ip_literal_is_allowed(&uri.parse().unwrap()), "{uri}");
+            assert!(ip_literal_is_allowed(&uri.parse().unwrap(), EgressRule::Public), "{uri}");
         }
+    }
+
+    #[test]
+    fn of_private_ip_literals_only_metadata_services_are_blocked_where_private_ones_are_allowed() {
+        let is_allowed = |uri: &str| ip_literal_is_allowed(&uri.parse().unwrap(), EgressRule::Private);
+        assert!(is_allowed("http://127.0.0.1/") && is_allowed("http://[::1]:8080/x"));
+        assert!(!is_allowed("http://169.254.169.254/") && !is_allowed("http://[fd00:ec2::254]/"));
     }
 
     #[tokio::test]
     async fn a_name_that_resolves_to_a_private_address_is_blocked() {
-        let resolve = |guarded| async move {
+        let resolve = |rule| async move {
             let name: Name = "localhost".parse().unwrap();
-            tower::Service::call(&mut Resolver { guarded }, name).await
+            tower::Service::call(&mut Resolver { rule }, name).await
         };
-        assert!(resolve(true).await.is_err_and(|error| error.is::<AddressBlocked>()));
-        assert!(resolve(false).await.is_ok_and(|mut addresses| addresses.next().is_some()));
+        assert!(resolve(EgressRule::Public).await.is_err_and(|error| error.is::<AddressBlocked>()));
+        for rule in [EgressRule::Private, EgressRule::Any] {
+            assert!(resolve(rule).await.is_ok_and(|mut addresses| addresses.next().is_some()));
+        }
     }
 }

@@ -61,12 +61,12 @@ pub async fn exchange(
     request: Request<OutboundBody>,
     timeout: Duration,
 ) -> Result<Response<UpstreamBody>, ExchangeError> {
-    let is_guarded = tenant_url && !services.config.egress_private;
-    if is_guarded && !ip_literal_is_allowed(request.uri()) {
+    let rule = services.egress.rule(tenant_url);
+    if !ip_literal_is_allowed(request.uri(), rule) {
         return Err(ExchangeError::unreachable("the address is private or local, which is not allowed"));
     }
     let upload = request.body().streamed_copy();
-    match tokio::time::timeout(timeout, clients.send(request, is_guarded)).await {
+    match tokio::time::timeout(timeout, clients.send(request, rule)).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) if upload.is_some_and(|upload| awaits_caller(&upload)) => {

@@ -1,13 +1,19 @@
-//! Admission: checks the scopes of the caller's key. A request that is rejected here causes no upstream call.
+//! Admission: checks the scopes of the caller's key, and that organizations which share the operator's credential do
+//! not reach each other's objects. A request that is rejected here causes no upstream call.
 
-use gateway_core::llm::paths::Operation;
+use gateway_core::llm::objects::touches_stored_objects;
+use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::scopes::Scopes;
 use http::{Method, StatusCode};
 
+use super::attempt::Attempt;
 use super::context::RequestContext;
+use super::credentials::has_callers_credential;
 use super::plan::{Plan, RouteTarget};
 use crate::auth::{Identity, Principal};
+use crate::config::OperatorObjects;
 use crate::problem::{ApiResult, Problem};
+use crate::targets::Account;
 
 /// Returns true if the key's scopes name models. Then a request without a definite model is rejected.
 pub fn restricts_models(identity: &Identity) -> bool {
@@ -32,6 +38,28 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
         }
     }
     Ok(())
+}
+
+/// Objects that a provider keeps for the operator's account are of all organizations that use its credential, so none
+/// of them may read or change them.
+pub fn check_objects(context: RequestContext<'_>, plan: &Plan<'_>, path: &RequestPath<'_>) -> ApiResult<()> {
+    let refuses = context.services.config.operator_objects == OperatorObjects::Refuse;
+    let is_shared = |index: usize| match plan.targets[index].provider.account {
+        Account::Own => false,
+        Account::OperatorServer => true,
+        Account::OperatorCredential => !has_callers_credential(context, &Attempt::new(plan, index)),
+    };
+    let Some(index) = (0..plan.targets.len()).find(|index| refuses && is_shared(*index)) else {
+        return Ok(());
+    };
+    if !touches_stored_objects(context.head.method.as_str(), path) {
+        return Ok(());
+    }
+    let provider = &plan.targets[index].provider.name;
+    Err(Problem::forbidden(format!(
+        "{provider}: this path reads or changes what the provider stores for the operator's account, which all \
+         organizations share; store a credential of your own with POST /orgs/:orgId/providers"
+    )))
 }
 
 fn scope_denied(scopes: &Scopes, target: &RouteTarget) -> Problem {

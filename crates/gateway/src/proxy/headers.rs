@@ -4,8 +4,9 @@
 
 use gateway_core::llm::credentials::is_neutral_header;
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, ALT_SVC, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, STRICT_TRANSPORT_SECURITY, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -40,6 +41,10 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
+
+/// Headers of a response by which a provider would act on the caller's browser in the name of the gateway's origin.
+const ORIGIN_HEADERS: [HeaderName; 4] =
+    [SET_COOKIE, STRICT_TRANSPORT_SECURITY, ALT_SVC, HeaderName::from_static("clear-site-data")];
 
 /// The headers of the upstream request, with the credential. A signature is added later.
 pub fn outbound(context: RequestContext<'_>, attempt: &Attempt<'_>) -> HeaderMap {
@@ -108,7 +113,7 @@ pub fn complete(
     for token in connection_tokens(headers) {
         headers.remove(token);
     }
-    for name in &HOP_BY_HOP {
+    for name in HOP_BY_HOP.iter().chain(&ORIGIN_HEADERS) {
         headers.remove(name);
     }
     let is_event_stream =

@@ -36,7 +36,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
-use gateway_core::llm::paths::RequestPath;
+use gateway_core::llm::paths::{RequestPath, has_parent_segment};
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
@@ -106,6 +106,9 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     if matches!(context.head.method, Method::TRACE | Method::CONNECT) {
         return Err(refused_method());
     }
+    if has_parent_segment(context.head.uri.path()) {
+        return Err(parent_segment());
+    }
     let path = RequestPath::parse(context.head.uri.path());
     let directives = Directives::read(context, &path)?;
     let mut facts = RequestFacts::from_path(context, &path)?;
@@ -115,6 +118,7 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     facts.read_body(context, &mut inbound).await?;
     let mut plan = Plan::new(context, &directives, facts)?;
     admit::check_scopes(context, &plan)?;
+    admit::check_objects(context, &plan, &path)?;
     let reservation = budget::reserve(context, &plan, &inbound).await?;
     let mut record = Record::open(context, &plan, origin, reservation, started);
     plan.sort_targets(context, record.id());
@@ -171,6 +175,11 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
 fn refused_method() -> Problem {
     let message = "TRACE and CONNECT are not forwarded to providers";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+/// A provider that resolves `..` would leave the base URL that its credential is meant for.
+fn parent_segment() -> Problem {
+    Problem::bad_request("the path must not have '..' segments, plain or encoded")
 }
 
 /// Prepares the body for sending, with the prompt that the caller selected. The log row has the caller's body.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::failure::{AttemptOutcome, classify, retry_after};
+use gateway_core::llm::paths::has_parent_segment;
 use gateway_core::time::Timestamp;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -174,6 +175,13 @@ async fn send(
     let base = target.base.as_ref().ok_or_else(|| ExchangeError::unreachable("no address is configured"))?;
     let path = attempt.path(head);
     let path = credentials::outbound_path(attempt, &path);
+    // The name of a model may be a part of the path.
+    if attempt.replaces_path() && has_parent_segment(path.split('?').next().unwrap_or_default()) {
+        let problem = super::parent_segment();
+        let message = problem.message.clone();
+        let error = AttemptError::new(AttemptOutcome::Untranslatable, message);
+        return Err(AttemptError { caller_problem: Some(Box::new(problem)), ..error });
+    }
     let uri = base.join(&path).map_err(|_| ExchangeError::unreachable("the request path is invalid"))?;
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();

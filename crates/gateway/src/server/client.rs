@@ -21,7 +21,7 @@ pub fn given_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Returns the address of the peer. If the peer is a trusted proxy, returns the last address in X-Forwarded-For that is
 /// not a trusted proxy.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
-    let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
+    let is_trusted = |address: &IpAddr| is_trusted(*address, trusted);
     if !is_trusted(&peer) {
         return peer;
     }
@@ -30,12 +30,23 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     let mut client = peer;
     for address in addresses.iter().rev() {
         let Ok(address) = address.parse::<IpAddr>() else { break };
+        // A proxy that listens for both versions of IP writes an IPv4 address as one of IPv6.
+        let address = address.to_canonical();
         client = address;
         if !is_trusted(&address) {
             break;
         }
     }
     client
+}
+
+/// Whether a proxy in front of the gateway is not configured: then all its clients share the limits of its address.
+pub fn is_unknown_proxy(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
+    headers.contains_key("x-forwarded-for") && !is_trusted(peer, trusted)
+}
+
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&address))
 }
 
 #[cfg(test)]
@@ -60,6 +71,17 @@ mod tests {
         assert_eq!(client("10.0.0.1", "203.0.113.7, 198.51.100.1, 10.0.0.2"), "198.51.100.1");
         assert_eq!(client("10.0.0.1", "junk"), "10.0.0.1");
         assert_eq!(client("10.0.0.1", "198.51.100.1, junk"), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", "::ffff:198.51.100.1, ::ffff:10.0.0.2"), "198.51.100.1");
+    }
+
+    #[test]
+    fn only_a_peer_that_forwards_without_trust_is_an_unknown_proxy() {
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let is_unknown =
+            |peer: &str, headers: &HeaderMap| is_unknown_proxy(peer.parse().unwrap(), headers, &trusted);
+        assert!(is_unknown("192.0.2.9", &forwarded("198.51.100.1")));
+        assert!(!is_unknown("192.0.2.9", &HeaderMap::new()));
+        assert!(!is_unknown("10.0.0.1", &forwarded("198.51.100.1")));
     }
 
     #[test]

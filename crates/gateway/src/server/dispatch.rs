@@ -1,7 +1,7 @@
 //! The path of every request: request id, authentication, rate limit, then the console, the proxy or the management
 //! API.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,15 +10,15 @@ use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{CONNECTION, LOCATION};
-use http::{HeaderValue, Method, Request, StatusCode, Version};
+use http::header::{CACHE_CONTROL, CONNECTION, LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
-use super::client::{REQUEST_ID, client_address, given_request_id};
+use super::client::{REQUEST_ID, client_address, given_request_id, is_unknown_proxy};
 use super::errors::{denied_problem, render_problem, route_not_found};
 use super::worker::Handlers;
 use crate::app::App;
@@ -27,7 +27,6 @@ use crate::memory::RequestMemory;
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::headers::PROVIDER;
 use crate::proxy::{Proxy, Worker};
-use crate::services::Services;
 use crate::{api, console};
 
 /// Everything that the requests of one worker thread use.
@@ -51,6 +50,7 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
     let path = request.uri().path();
     let is_own_path = api.has_route(path) || console::is_console_path(path);
     let is_proxied = request.headers().contains_key(PROVIDER) && !is_own_path;
+    let is_api_path = api::is_api_path(path);
     let format = if is_proxied { ErrorFormat::Both } else { api::error_format_of(path) };
     let received = Received { request, peer, request_id: request_id.clone(), is_proxied };
     // Boxed, because the future of a proxied request is large and would be moved with every future around it.
@@ -63,6 +63,11 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
         response.headers_mut().insert(REQUEST_ID, request_id);
+    }
+    if is_api_path {
+        // Responses have keys and tokens, and no cache or browser may make anything else of them.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     }
     if is_http1 && app.services.tasks.is_stopping() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -115,9 +120,23 @@ async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {
     if let Some(identity) = access.authenticate_cached(headers) {
         return Ok(identity);
     }
-    let Services { config, clock, .. } = &*app.services;
-    let address = client_address(received.peer.ip(), headers, &config.trusted_proxies);
+    let clock = &app.services.clock;
+    let address = address_of(app, received.peer, headers);
     access.authenticate(headers, address).await.map_err(|denied| denied_problem(denied, clock.now()))
+}
+
+/// The address of the client. Warns once about a proxy that is not trusted, because the limits then meet all its
+/// clients together.
+fn address_of(app: &App, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
+    let trusted = &app.services.config.trusted_proxies;
+    if is_unknown_proxy(peer.ip(), headers, trusted) && app.connections.is_first_unknown_proxy() {
+        tracing::warn!(
+            peer = %peer.ip(),
+            "X-Forwarded-For is ignored, because the peer is not in GATEWAY_TRUSTED_PROXIES: all clients behind it share \
+             the limits of its address"
+        );
+    }
+    client_address(peer.ip(), headers, trusted)
 }
 
 /// Runs a management request on the main runtime, because it may wait for the database.
@@ -128,7 +147,7 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     let memory = RequestMemory::new(account.open());
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(memory.clone());
-    let address = client_address(peer.ip(), request.headers(), &services.config.trusted_proxies);
+    let address = address_of(&handlers.app, peer, request.headers());
     request.extensions_mut().insert(address);
     if let Some(identity) = identity {
         request.extensions_mut().insert(identity.clone());

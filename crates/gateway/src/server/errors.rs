@@ -5,6 +5,7 @@ use gateway_core::time::Timestamp;
 use http::header::ALLOW;
 use http::{HeaderName, StatusCode};
 
+use crate::api;
 use crate::auth::Denied;
 use crate::problem::{ErrorFormat, Problem};
 
@@ -46,7 +47,7 @@ pub fn denied_problem(denied: Denied, now: Timestamp) -> Problem {
 
 /// The error for a path without a route, in a request that names no provider.
 pub fn route_not_found(path: &str) -> Problem {
-    if path == "/api" || path.starts_with("/api/") {
+    if api::is_api_path(path) {
         Problem::new(
             StatusCode::NOT_FOUND,
             "not_found",

@@ -12,14 +12,14 @@ use gateway_core::ids::OrgId;
 use gateway_core::llm::ProviderFormat;
 use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
 use gateway_core::route::{pick_weighted, splitmix64};
-use gateway_store::providers::Provider as StoredProvider;
+use gateway_store::providers::{ApiKey, Provider as StoredProvider};
 use http::uri::{Authority, Scheme};
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, StatusCode, Uri};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::ProviderSettings;
 use crate::problem::{ApiResult, Problem};
-use crate::vault::{Vault, encryption_context};
+use crate::vault::{Vault, VaultError, encryption_context};
 
 /// A provider that can be called.
 pub struct Target {
@@ -38,6 +38,22 @@ pub struct Target {
     pub models: Vec<String>,
     /// A tenant chose the address, so connections pass the egress guard.
     pub guarded: bool,
+    /// Whose account a call without a credential of the caller uses.
+    pub account: Account,
+    /// A stored secret cannot be decrypted. Calls are refused, because without it they would be made with another
+    /// credential or none.
+    pub is_unreadable: bool,
+}
+
+/// The owner of the account at the provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Account {
+    /// The organization's own, or none.
+    Own,
+    /// The operator's credential, which other organizations use too.
+    OperatorCredential,
+    /// A local server of the operator, whatever the credential.
+    OperatorServer,
 }
 
 /// A stored credential and its availability.
@@ -71,12 +87,26 @@ pub struct BaseUrl {
     pub path: String,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+pub struct Origin {
+    scheme: Scheme,
+    host: String,
+    port: u16,
+}
+
 impl BaseUrl {
     pub fn parse(url: &str) -> Option<Self> {
         let parts = url.parse::<Uri>().ok()?.into_parts();
         let path =
             parts.path_and_query.map_or(String::new(), |path| path.path().trim_end_matches('/').to_owned());
         Some(Self { scheme: parts.scheme?, authority: parts.authority?, path })
+    }
+
+    /// Scheme, host and port. Secrets that are stored for one origin are not sent to another.
+    pub fn origin(&self) -> Origin {
+        let default = if self.scheme == Scheme::HTTPS { 443 } else { 80 };
+        let port = self.authority.port_u16().unwrap_or(default);
+        Origin { scheme: self.scheme.clone(), host: self.authority.host().to_ascii_lowercase(), port }
     }
 
     /// Returns the base URL with the caller's path and query appended unchanged.
@@ -99,6 +129,15 @@ impl std::fmt::Display for BaseUrl {
 impl Target {
     pub fn is_sandbox(&self) -> bool {
         self.kind.name == SANDBOX
+    }
+
+    /// The error for calls to a target with an unreadable secret.
+    pub fn unreadable_problem(&self) -> Problem {
+        let message = format!(
+            "the stored credential of the provider {} cannot be decrypted; an admin must store it again",
+            self.name
+        );
+        Problem::new(StatusCode::BAD_GATEWAY, "provider_error", message)
     }
 
     /// Chooses the credential of the next attempt. The requests of a session have the same `seed`, so they stay with
@@ -126,11 +165,34 @@ impl Target {
 /// The built-in providers as the operator configured them, by name.
 pub type OperatorProviders = HashMap<&'static str, Arc<Target>>;
 
+/// The operator's providers, for organizations that may use the operator's credentials and for those that may not.
+pub struct OperatorTargets {
+    pub with_credentials: Arc<OperatorProviders>,
+    pub without_credentials: Arc<OperatorProviders>,
+}
+
+impl OperatorTargets {
+    pub fn new(settings: &BTreeMap<String, ProviderSettings>) -> Self {
+        let without = |settings: &ProviderSettings| ProviderSettings { api_key: None, ..settings.clone() };
+        let without = settings.iter().map(|(name, settings)| (name.clone(), without(settings))).collect();
+        Self {
+            with_credentials: Arc::new(operator_providers(settings)),
+            without_credentials: Arc::new(operator_providers(&without)),
+        }
+    }
+}
+
 pub fn operator_providers(settings: &BTreeMap<String, ProviderSettings>) -> OperatorProviders {
     let target = |kind: &'static Provider| {
         let configured = settings.get(kind.name);
         let base_url = configured.and_then(|settings| settings.base_url.as_deref()).or(kind.base_url);
+        let has_credential = configured.is_some_and(|settings| settings.api_key.is_some());
         Arc::new(Target {
+            account: match kind.is_local() {
+                true => Account::OperatorServer,
+                false if has_credential => Account::OperatorCredential,
+                false => Account::Own,
+            },
             name: kind.name.to_owned(),
             kind,
             format: kind.format,
@@ -145,6 +207,7 @@ pub fn operator_providers(settings: &BTreeMap<String, ProviderSettings>) -> Oper
             models: Vec::new(),
             // A local default address was not chosen by the operator, so it is guarded like a tenant's.
             guarded: kind.is_local() && configured.is_none_or(|settings| settings.base_url.is_none()),
+            is_unreadable: false,
         })
     };
     all().iter().map(|kind| (kind.name, target(kind))).collect()
@@ -180,6 +243,9 @@ impl OrgProviders {
     /// Returns the provider of this name, or an error that names the header or field it came from.
     pub fn resolve(&self, field: &str, name: &str) -> ApiResult<Arc<Target>> {
         let target = self.find(name).ok_or_else(|| self.unknown(field, name))?;
+        if target.is_unreadable {
+            return Err(target.unreadable_problem());
+        }
         if target.base.is_none() && !target.is_sandbox() {
             return Err(Problem::bad_request(format!(
                 "{field}: the provider {name} has no base URL; add one with POST /orgs/:orgId/providers, or set \
@@ -211,35 +277,47 @@ fn own_target(
 ) -> Option<(String, Arc<Target>)> {
     let open = |column: &str, sealed: &str| {
         let opened = vault.open(&encryption_context(org, &stored.name, column), sealed);
-        opened
-            .inspect_err(|error| {
-                tracing::error!(%error, %org, provider = stored.name, "cannot decrypt a provider credential");
-            })
-            .ok()
+        opened.inspect_err(|error| {
+            tracing::error!(%error, %org, provider = stored.name, "cannot decrypt a provider credential");
+        })
     };
-    let headers = stored.headers.as_deref().and_then(|sealed| open("headers", sealed));
-    let api_key = stored.api_key.as_deref().and_then(|sealed| open("api_key", sealed));
-    let api_keys = stored.api_keys.iter().filter_map(|key| {
-        let secret = open(&format!("api_keys/{}", key.label), &key.sealed)?;
-        Some(Credential::new(&key.label, key.weight, secret))
-    });
-    let api_key = api_key.map(|secret| Credential::new("", 1, secret));
-    let credentials = api_key.into_iter().chain(api_keys).collect();
-    let target = org_target(operator, stored, credentials, headers.as_ref())?;
+    let open_all = || {
+        let headers = stored.headers.as_deref().map(|sealed| open("headers", sealed)).transpose()?;
+        let mut credentials = Vec::new();
+        if let Some(sealed) = &stored.api_key {
+            credentials.push(Credential::new("", 1, open("api_key", sealed)?));
+        }
+        for ApiKey { label, weight, sealed } in &stored.api_keys {
+            credentials.push(Credential::new(label, *weight, open(&format!("api_keys/{label}"), sealed)?));
+        }
+        Ok::<_, VaultError>(Secrets { credentials, headers })
+    };
+    let target = org_target(operator, stored, open_all().ok())?;
     Some((stored.name.clone(), Arc::new(target)))
 }
 
+/// The decrypted secrets of an entry.
+struct Secrets {
+    credentials: Vec<Credential>,
+    headers: Option<SecretString>,
+}
+
 /// An organization's own entry. Settings that it does not have are inherited from the operator's provider of its kind.
+/// `secrets` is `None` if one of them cannot be decrypted.
 fn org_target(
     operator: &OperatorProviders,
     stored: &StoredProvider,
-    mut credentials: Vec<Credential>,
-    headers: Option<&SecretString>,
+    secrets: Option<Secrets>,
 ) -> Option<Target> {
     let kind = builtin(&stored.kind)?;
     let inherited = operator.get(kind.name);
-    // A credential of the operator is sent only to the address that the operator chose.
-    let inherits_credential = credentials.is_empty() && stored.base_url.is_none() && stored.name == kind.name;
+    let is_unreadable = secrets.is_none();
+    let Secrets { mut credentials, headers } =
+        secrets.unwrap_or(Secrets { credentials: Vec::new(), headers: None });
+    // A credential of the operator is sent only to the address that the operator chose, and never in the place of one
+    // that the organization has stored.
+    let inherits_credential =
+        credentials.is_empty() && !is_unreadable && stored.base_url.is_none() && stored.name == kind.name;
     if inherits_credential && let Some(inherited) = inherited {
         credentials.extend(
             inherited
@@ -248,7 +326,15 @@ fn org_target(
                 .map(|credential| Credential::new("", credential.weight, credential.secret.clone())),
         );
     }
+    let account = match inherited {
+        Some(target) if stored.base_url.is_none() && target.account == Account::OperatorServer => {
+            target.account
+        }
+        Some(target) if inherits_credential => target.account,
+        _ => Account::Own,
+    };
     Some(Target {
+        account,
         name: stored.name.clone(),
         kind,
         format: kind.format,
@@ -259,8 +345,9 @@ fn org_target(
             None => inherited.and_then(|target| target.base.clone()),
         },
         credentials,
-        headers: headers.map(parse_headers).unwrap_or_default(),
+        headers: headers.as_ref().map(parse_headers).unwrap_or_default(),
         models: stored.models.clone(),
+        is_unreadable,
     })
 }
 
@@ -276,6 +363,18 @@ fn parse_headers(json: &SecretString) -> Vec<(HeaderName, HeaderValue)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_origin_is_scheme_host_and_port() {
+        let origin = |url: &str| BaseUrl::parse(url).unwrap().origin();
+        assert_eq!(origin("https://API.example.com/a"), origin("https://api.example.com:443/b"));
+        assert_eq!(origin("http://api.example.com"), origin("http://api.example.com:80/"));
+        for other in
+            ["http://api.example.com", "https://api.example.com:444", "https://api.example.com.evil.example"]
+        {
+            assert_ne!(origin("https://api.example.com"), origin(other), "{other}");
+        }
+    }
 
     #[test]
     fn the_callers_path_and_query_are_appended_as_they_are() {

@@ -45,6 +45,10 @@ pub async fn probe(
     if target.is_sandbox() {
         return Ok(StatusCode::OK);
     }
+    if target.is_unreadable {
+        let message = target.unreadable_problem().message.into();
+        return Err(ProbeError { status: None, message });
+    }
     let mut status = probe_with(services, clients, target, target.credentials.first()).await?;
     for credential in target.credentials.iter().skip(1) {
         status = probe_with(services, clients, target, Some(credential)).await?;

@@ -142,7 +142,7 @@ on_both!(fields_left_out_of_a_change_stay, |app| async move {
     let hook = with(&with(&otlp(), "kind", "webhook"), "secret", "abc");
     let path = format!("{EXPORTS}/{}", app.export(&ada, &hook).await);
     let put = async |body: Value| app.put(&path, body).bearer(&ada.token).send().await.expect(200);
-    let changed = put(json!({"endpoint": "https://example.org"})).await;
+    let changed = put(json!({"endpoint": "https://example.com/other"})).await;
     assert_eq!((&changed["has_secret"], &changed["kind"]), (&json!(true), &json!("webhook")));
     assert_eq!(put(json!({"include_sources": ["api"]})).await["include_sources"], json!(["api"]));
     assert_eq!(put(json!({"secret": null})).await["has_secret"], false);

@@ -21,7 +21,7 @@ async fn start() -> ProxyFixture {
 impl ProxyFixture {
     /// Sends a GET with these headers and returns the request that the provider received.
     async fn seen(&self, provider: &str, headers: &[(&str, &str)]) -> Request {
-        let call = self.call(Method::GET, provider, "/v1/files");
+        let call = self.call(Method::GET, provider, "/v1/models");
         let call = headers.iter().fold(call, |call, (name, value)| call.header(name, value));
         assert_eq!(call.send().await.status.as_u16(), 200);
         self.upstream.requests().pop().unwrap()

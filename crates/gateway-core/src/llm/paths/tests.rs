@@ -146,3 +146,42 @@ proptest! {
         let _ = (read.model(), read.operation(), read.client_format(), read.is_streaming(None));
     }
 }
+
+#[test]
+fn parent_segments_are_found_however_they_are_encoded() {
+    for path in [
+        "/..",
+        "/../v1/x",
+        "/v1/../x",
+        "/v1/..",
+        "/v1/%2e%2e/x",
+        "/v1/%2E./x",
+        "/v1/.%2e",
+        "/v1/%252e%252e/x",
+        "/v1/%25252e./x",
+        "/v1/a%2f..%2fx",
+        "/v1/a%5c..%5cx",
+        "/v1/a\\..\\x",
+        "/v1/..;a=b/x",
+        "/v1/%2e%2e%3bx/y",
+        "/v1/%25252525252525252525x",
+    ] {
+        assert!(has_parent_segment(path), "{path}");
+    }
+    for path in [
+        "/",
+        "/v1/models",
+        "/v1/a..b",
+        "/v1/...",
+        "/v1/..a",
+        "/v1/x..",
+        "/v1/./x",
+        "/v1/a%2fb",
+        "/v1/100%",
+        "/v1/%zz..",
+        "/v1/%e4%bd%a0",
+        "/v1/%ff",
+    ] {
+        assert!(!has_parent_segment(path), "{path}");
+    }
+}

@@ -48,7 +48,7 @@ pub(super) async fn providers(State(app): AppState, caller: Caller<Viewer>) -> A
     let stored = providers::list(&app.services.db, caller.org.id).await?;
     let stored: BTreeMap<&str, &Provider> =
         stored.iter().map(|provider| (provider.name.as_str(), provider)).collect();
-    let built_in = all().iter().filter_map(|kind| app.proxy.providers.get(kind.name));
+    let built_in = all().iter().filter_map(|kind| caller.org.providers.find(kind.name));
     let built_in = built_in.filter(|target| !caller.org.providers.own().contains_key(&target.name));
     let mut views: Vec<ProviderView> = built_in
         .chain(caller.org.providers.own().values())

@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
+use crate::targets::BaseUrl;
 use crate::targets::probe::probe;
 use crate::vault::encryption_context;
 use validate::{
@@ -42,7 +43,8 @@ pub fn area() -> Area {
         .put(
             "/orgs/{orgId}/providers/{name}",
             update,
-            "Update a credential or custom provider; omitted fields stay unchanged",
+            "Update a credential or custom provider; omitted fields stay unchanged, except that a change of the base URL's \
+             origin drops secrets that the request does not repeat",
         )
         .delete("/orgs/{orgId}/providers/{name}", delete, "Delete a credential or custom provider")
         .post(
@@ -81,6 +83,9 @@ struct ProviderView {
     models: Vec<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
+    /// True if this change of the origin (scheme, host, port) dropped stored secrets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secrets_dropped: Option<bool>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -98,7 +103,18 @@ impl From<Provider> for ProviderView {
         let view = |ApiKey { label, weight, sealed: _ }| CredentialView { label, weight };
         let credentials = api_keys.into_iter().map(view).collect();
         let has_headers = headers.is_some();
-        Self { name, kind, base_url, has_api_key, credentials, has_headers, models, created_at, updated_at }
+        Self {
+            name,
+            kind,
+            base_url,
+            has_api_key,
+            credentials,
+            has_headers,
+            models,
+            created_at,
+            updated_at,
+            secrets_dropped: None,
+        }
     }
 }
 
@@ -207,12 +223,14 @@ async fn update(
     let mut tx = app.services.db.begin().await?;
     let mut provider =
         providers::find_for_update(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
+    let secrets_dropped = drop_foreign_secrets(&app, &mut provider, &change)?;
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
-    Ok(Json(provider.into()))
+    let view = ProviderView::from(provider);
+    Ok(Json(ProviderView { secrets_dropped: secrets_dropped.then_some(true), ..view }))
 }
 
 async fn delete(
@@ -255,6 +273,25 @@ async fn test(
             ProviderTest { ok: false, status: failed.status, latency_ms, error: Some(failed.message) }
         }
     }))
+}
+
+/// Drops the stored secrets if the change sends them to another origin: otherwise whoever may change the address could
+/// read them there. Returns whether there were any that the change does not replace.
+fn drop_foreign_secrets(app: &App, provider: &mut Provider, change: &ProviderChange) -> ApiResult<bool> {
+    let Some(base_url) = &change.base_url else { return Ok(false) };
+    let inherited = app.proxy.providers.get(provider.kind.as_str()).and_then(|target| target.base.clone());
+    let origin_of = |url: Option<&str>| match url {
+        Some(url) => BaseUrl::parse(url).map(|base| base.origin()),
+        None => inherited.as_ref().map(BaseUrl::origin),
+    };
+    let given = base_url.as_deref().map(checked_base_url).transpose()?;
+    if origin_of(provider.base_url.as_deref()) == origin_of(given.as_deref()) {
+        return Ok(false);
+    }
+    let api_key = provider.api_key.take().is_some_and(|_| change.api_key.is_none());
+    let api_keys = !std::mem::take(&mut provider.api_keys).is_empty() && change.api_keys.is_none();
+    let headers = provider.headers.take().is_some_and(|_| change.headers.is_none());
+    Ok(api_key || api_keys || headers)
 }
 
 /// Checks the change and applies it to the provider.

@@ -108,7 +108,11 @@ pub(super) fn checked_api_keys(
             }
             None => match stored.iter().find(|stored| stored.label == label) {
                 Some(stored) => stored.sealed.clone(),
-                None => return invalid(format!("api_key is required for the new label '{label}'")),
+                None => {
+                    return invalid(format!(
+                        "api_key is required for the label '{label}': none is stored for this origin"
+                    ));
+                }
             },
         };
         api_keys.push(ApiKey { label, weight, sealed });

@@ -2,8 +2,9 @@
 //! update, verdict or change of the rubric can happen in between.
 
 use axum::extract::State;
-use gateway_core::ids::SkillId;
+use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::gate::{self, PublishContext, PublishDecision};
+use gateway_core::skills::judge::safety::{self, FindingKind};
 use gateway_core::time::Timestamp;
 use gateway_store::skills;
 use http::StatusCode;
@@ -17,6 +18,8 @@ use crate::api::caller::AppState;
 use crate::api::extract::{PathParam, QueryParams};
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Accepted, Json};
+use crate::app::App;
+use crate::compute::{Cancellation, WaitLimits};
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
 
@@ -28,38 +31,77 @@ pub struct Published {
     published_version: i64,
 }
 
+/// How often the text may change between its scan and the lock.
+const MAX_SCANS: usize = 5;
+
+/// A short text is scanned in less time than it would wait for a thread.
+const MAX_INLINE_BYTES: usize = 8 << 10;
+
 pub async fn publish(
     State(app): AppState,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Published>> {
-    let mut tx = app.services.db.begin().await?;
-    let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let rubric = judge_skill::lock_rubric(&app.jobs, &mut tx, caller.org.id).await?.rubric;
-    let votes = skills::list_votes(&mut tx, id, skill.version).await?;
-    let decision = gate::decide(PublishContext {
-        version: skill.version,
-        published: skill.published_version,
-        votes: &votes,
-        allowed_sources: &rubric.allowed_verdict_sources,
-    });
-    let live = skill.published_version.zip(skill.published_at);
-    match (decision, live) {
-        (PublishDecision::Publish, _) => {
-            let published_at = app.services.clock.now();
-            skills::set_published(&mut tx, id, Some((skill.version, published_at))).await?;
-            tx.commit().await?;
-            Ok(Json(Published { published_at, published_version: skill.version }))
+    let org = caller.org.id;
+    for _ in 0..MAX_SCANS {
+        let (version, finding) = scan(&app, org, id).await?;
+        let mut tx = app.services.db.begin().await?;
+        let skill = skills::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+        if skill.version != version {
+            continue;
         }
-        (PublishDecision::Keep, Some((published_version, published_at))) => {
-            Ok(Json(Published { published_at, published_version }))
-        }
-        (PublishDecision::Keep | PublishDecision::Refuse, _) => Err(not_publishable(id, skill.version)),
+        let rubric = judge_skill::lock_rubric(&app.jobs, &mut tx, org).await?.rubric;
+        let votes = skills::list_votes(&mut tx, id, skill.version).await?;
+        let decision = gate::decide(PublishContext {
+            version: skill.version,
+            published: skill.published_version,
+            votes: &votes,
+            allowed_sources: &rubric.allowed_verdict_sources,
+            is_unsafe: finding.is_some(),
+        });
+        let live = skill.published_version.zip(skill.published_at);
+        return match (decision, live) {
+            (PublishDecision::Publish, _) => {
+                let published_at = app.services.clock.now();
+                skills::set_published(&mut tx, id, Some((skill.version, published_at))).await?;
+                tx.commit().await?;
+                Ok(Json(Published { published_at, published_version: skill.version }))
+            }
+            (PublishDecision::Keep, Some((published_version, published_at))) => {
+                Ok(Json(Published { published_at, published_version }))
+            }
+            (PublishDecision::Keep | PublishDecision::Refuse, _) => {
+                Err(not_publishable(id, version, finding))
+            }
+        };
     }
+    Err(Problem::conflict("the skill is being changed; try again"))
 }
 
-fn not_publishable(id: SkillId, version: i64) -> Problem {
-    let why = format!("version {version} has no passing evaluation from a source that the rubric allows");
+/// The current version and what the internal judge finds unsafe in it. Before the transaction, because it takes time in
+/// proportion to the text.
+async fn scan(app: &App, org: OrgId, id: SkillId) -> ApiResult<(i64, Option<FindingKind>)> {
+    let skill = skills::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let text = skill.source.raw_source;
+    if text.len() <= MAX_INLINE_BYTES {
+        return Ok((skill.version, first_finding(&text)));
+    }
+    let scanning = move |_: &Cancellation| first_finding(&text);
+    let finding = app.services.compute.run(org, WaitLimits::REQUEST, scanning).await?;
+    Ok((skill.version, finding))
+}
+
+fn first_finding(text: &str) -> Option<FindingKind> {
+    safety::scan(text).first().map(|finding| finding.kind)
+}
+
+fn not_publishable(id: SkillId, version: i64, finding: Option<FindingKind>) -> Problem {
+    let why = match finding {
+        Some(kind) => {
+            format!("version {version} is unsafe: the gateway's own judge found {}", kind.describe())
+        }
+        None => format!("version {version} has no passing evaluation from a source that the rubric allows"),
+    };
     let mut problem = coded(StatusCode::CONFLICT, "not_publishable", why);
     problem.extra.insert("skill_id".into(), id.to_string().into());
     problem.extra.insert("version".into(), version.into());

@@ -5,8 +5,9 @@ use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
 use gateway_core::skills::rubric::Axes;
 use gateway_core::skills::{SkillSource, content_hash};
 use gateway_core::time::Timestamp;
+use gateway_core::verdicts::INTERNAL_SOURCE;
 use gateway_store::skills::{AdoptedFrom, Evaluation, LatestEvaluation, ShelfEntry, Skill, SkillVersion};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -75,7 +76,21 @@ pub struct LatestView {
     score: f64,
     passed: bool,
     version: i64,
+    /// `internal` is the gateway's own judge. On the shelf, the source of another verdict follows the slug of the
+    /// publisher, who reported it: `acme/scanner`.
     source: String,
+}
+
+impl LatestView {
+    /// A verdict as the shelf shows it. The publisher chose the name of an outside source, so it is shown as its own.
+    fn of(latest: LatestEvaluation, publisher: &str) -> Self {
+        let view = Self::from(latest);
+        if view.source == INTERNAL_SOURCE {
+            return view;
+        }
+        let source = format!("{publisher}/{}", view.source);
+        Self { source, ..view }
+    }
 }
 
 impl From<LatestEvaluation> for LatestView {
@@ -135,6 +150,7 @@ impl From<Skill> for SkillView {
 impl From<ShelfEntry> for SkillView {
     fn from(skill: ShelfEntry) -> Self {
         let SkillSource { name, headline, description, body, raw_source } = skill.source;
+        let publisher = skill.publisher;
         Self {
             id: skill.id,
             org_id: skill.org_id,
@@ -152,10 +168,10 @@ impl From<ShelfEntry> for SkillView {
             source_status: None,
             published_at: Some(skill.published_at),
             adoptions: skill.adoptions,
-            publisher: Some(skill.publisher),
             created_at: skill.created_at,
             updated_at: skill.updated_at,
-            latest_evaluation: skill.latest.map(Into::into),
+            latest_evaluation: skill.latest.map(|latest| LatestView::of(latest, &publisher)),
+            publisher: Some(publisher),
         }
     }
 }
@@ -274,12 +290,10 @@ impl IntoResponse for SkillFile {
         if let Ok(etag) = HeaderValue::try_from(self.etag) {
             headers.insert(ETAG, etag);
         }
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         if self.not_modified {
             return (StatusCode::NOT_MODIFIED, headers).into_response();
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
-        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
         (headers, self.text).into_response()
     }
 }

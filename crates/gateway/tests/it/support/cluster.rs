@@ -56,6 +56,7 @@ impl Cluster {
             ("GATEWAY_TOKEN_SECRET", TOKEN_SECRET),
             ("GATEWAY_MASTER_KEY", MASTER_KEY),
             ("GATEWAY_AUTH_ATTEMPTS", "100000"),
+            ("GATEWAY_EGRESS_PRIVATE", "allow"),
             ("GATEWAY_WORKERS", "1"),
             ("GATEWAY_PROVIDER_OPENAI_BASE_URL", &upstream.url()),
         ];

@@ -1,0 +1,91 @@
+//! `gateway admin rotate-master-key`: encrypts all stored secrets with the current master key. It may run beside the
+//! service, can be interrupted at any time, and the next run continues.
+
+use gateway_store::providers::ApiKey;
+use gateway_store::sealed::{self, SEALED_COLUMNS, SealedColumn, SealedValue};
+use gateway_store::{Db, Part, StoreError};
+
+use crate::vault::{Vault, VaultError, encryption_context};
+
+const PAGE: i64 = 100;
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// Encrypted with the current key now.
+    pub rotated: u64,
+    /// Were already.
+    pub current: u64,
+    /// None of the known keys decrypts them.
+    pub unreadable: u64,
+}
+
+/// Goes through all stored secrets once.
+pub async fn run(db: &Db, logs: &Db, vault: &Vault) -> Result<Rotation, StoreError> {
+    let mut rotation = Rotation::default();
+    for column in SEALED_COLUMNS {
+        let db = match column.part {
+            Part::State => db,
+            Part::Logs => logs,
+        };
+        let mut last: Option<SealedValue> = None;
+        loop {
+            let page = sealed::list_after(db, column, last.as_ref(), PAGE).await?;
+            for stored in &page {
+                rotate(db, column, vault, stored, &mut rotation).await?;
+            }
+            match page.into_iter().next_back() {
+                Some(value) => last = Some(value),
+                None => break,
+            }
+        }
+    }
+    Ok(rotation)
+}
+
+async fn rotate(
+    db: &Db,
+    column: SealedColumn,
+    vault: &Vault,
+    stored: &SealedValue,
+    rotation: &mut Rotation,
+) -> Result<(), StoreError> {
+    match reseal(column, vault, stored) {
+        Ok(None) => rotation.current += 1,
+        // A value that was changed meanwhile was sealed by the running service.
+        Ok(Some(new)) => rotation.rotated += u64::from(sealed::replace(db, column, stored, new).await?),
+        Err(error) => {
+            let (table, row) = (column.table, &stored.row);
+            tracing::error!(%error, org = %stored.org, table, row, column = column.column, "not rotated");
+            rotation.unreadable += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The stored text with its secrets sealed with the current key. `None` if they are already.
+fn reseal(column: SealedColumn, vault: &Vault, stored: &SealedValue) -> Result<Option<String>, VaultError> {
+    let context = |column: &str| encryption_context(stored.org, &stored.row, column);
+    match (column.table, column.column) {
+        ("provider_credentials", "api_keys") => {
+            let mut keys: Vec<ApiKey> = serde_json::from_str(&stored.value).map_err(|_| VaultError)?;
+            let mut is_changed = false;
+            for key in &mut keys {
+                if let Some(new) = vault.reseal(&context(&format!("api_keys/{}", key.label)), &key.sealed)? {
+                    (key.sealed, is_changed) = (new, true);
+                }
+            }
+            let text = is_changed.then(|| serde_json::to_string(&keys).map_err(|_| VaultError));
+            text.transpose()
+        }
+        ("provider_credentials", name) => vault.reseal(&context(name), &stored.value),
+        // The previous secret of a webhook keeps the context that it had as the current one.
+        ("webhooks", _) => {
+            let owner = format!("webhook/{}", stored.row);
+            vault.reseal(&encryption_context(stored.org, &owner, "secret"), &stored.value)
+        }
+        (_, name) => {
+            let owner = format!("export/{}", stored.row);
+            vault.reseal(&encryption_context(stored.org, &owner, name), &stored.value)
+        }
+    }
+}
