@@ -70,3 +70,14 @@ def test_forbidden_uses_are_named_with_their_files():
         "jobs must not use api",
     ]
     assert all("(x.rs)" in problem for problem in problems)
+
+
+def test_a_file_that_no_module_declares_is_found(tmp_path):
+    sources = tmp_path / "crates/one/src"
+    (sources / "inner").mkdir(parents=True)
+    (sources / "lib.rs").write_text("pub mod inner;\n// mod commented;\n")
+    (sources / "inner/mod.rs").write_text("mod deep;\n")
+    for name in ("inner/deep.rs", "inner/lost.rs", "commented.rs"):
+        (sources / name).write_text("")
+    found = walls.undeclared(tmp_path)
+    assert [problem.rsplit("/", 1)[1] for problem in found] == ["commented.rs", "lost.rs"]

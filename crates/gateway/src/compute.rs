@@ -1,4 +1,4 @@
-//! Computation that tenants cause: judging, patterns, schemas, embeddings, parsing of imports. It runs on a few threads
+//! Computation that tenants cause: judging, patterns, schemas, embeddings, parsing of imports and of large bodies. It runs on a few threads
 //! of its own at low priority, so that requests, authentication, lease renewals and budgets never wait for it.
 //! Organizations take turns, piece of work by piece of work.
 //!
@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 use crate::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits, SlotStats};
 use crate::low_priority::{LowPriorityThreads, NiceValue};
 
+/// Bodies up to this size are read on the thread of the request, which takes about a millisecond.
+const INLINE_BYTES: usize = 128 << 10;
 /// Pieces of work of one organization that may wait.
 const MAX_WAITING_PER_ORG: usize = 256;
 
@@ -103,6 +105,21 @@ impl ComputePool {
         }
     }
 
+    /// Runs work that takes time in proportion to a body of this size: at once if the body is small, else within the
+    /// timeout.
+    pub async fn run_for_body<T: Send + 'static>(
+        &self,
+        org: OrgId,
+        bytes: usize,
+        timeout: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ComputeError> {
+        if bytes <= INLINE_BYTES {
+            return Ok(work());
+        }
+        self.run(org, WaitLimits { start: Some(timeout), run: timeout }, move |_| work()).await
+    }
+
     /// The slot is free when the work has ended, even if the caller did not wait for it.
     fn start_work<T: Send + 'static>(
         &self,
@@ -168,6 +185,16 @@ mod tests {
         let panicked = pool.run(org(1), WaitLimits::JOB, |_| -> u8 { panic!("on purpose") }).await;
         assert_eq!(panicked, Err(ComputeError::Failed));
         assert_eq!(pool.run(org(1), WaitLimits::REQUEST, |_| 3).await, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn only_a_large_body_waits_for_a_thread() {
+        let pool = pool(1);
+        let this_thread = || std::thread::current().id();
+        let (here, second) = (this_thread(), Duration::from_secs(20));
+        assert_eq!(pool.run_for_body(org(1), INLINE_BYTES, second, this_thread).await, Ok(here));
+        let elsewhere = pool.run_for_body(org(1), INLINE_BYTES + 1, second, this_thread).await;
+        assert_ne!(elsewhere.unwrap(), here);
     }
 
     #[tokio::test]

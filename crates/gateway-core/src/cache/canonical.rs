@@ -109,16 +109,33 @@ pub fn affects_response(header: &str) -> bool {
         || header.starts_with("x-amzn-bedrock-")
 }
 
-/// The key of a request for an exact match.
-pub fn key(parts: &KeyParts<'_>, body: &[u8]) -> Result<CacheKey, NotCacheable> {
-    match canonical_json(body, &DELIVERY_FIELDS) {
-        Ok(body) => {
-            check_stateless(&body)?;
-            Ok(hash_key("json", parts, &body))
+/// A body in the form that its key is made of. Making it takes time in proportion to the body.
+#[derive(Debug)]
+pub enum CanonicalBody {
+    Json(Vec<u8>),
+    /// The body is not JSON, so its bytes are used.
+    Raw,
+}
+
+impl CanonicalBody {
+    pub fn of(body: &[u8]) -> Result<Self, NotCacheable> {
+        match canonical_json(body, &DELIVERY_FIELDS) {
+            Ok(canonical) => {
+                check_stateless(&canonical)?;
+                Ok(Self::Json(canonical))
+            }
+            Err(CanonicalError::DuplicateKey) => Err(NotCacheable::DuplicateKey),
+            Err(CanonicalError::TooDeep) => Err(NotCacheable::TooDeep),
+            Err(CanonicalError::NotJson) => Ok(Self::Raw),
         }
-        Err(CanonicalError::DuplicateKey) => Err(NotCacheable::DuplicateKey),
-        Err(CanonicalError::TooDeep) => Err(NotCacheable::TooDeep),
-        Err(CanonicalError::NotJson) => Ok(hash_key("raw", parts, body)),
+    }
+}
+
+/// The key of a request for an exact match.
+pub fn key(parts: &KeyParts<'_>, canonical: &CanonicalBody, body: &[u8]) -> CacheKey {
+    match canonical {
+        CanonicalBody::Json(canonical) => hash_key("json", parts, canonical),
+        CanonicalBody::Raw => hash_key("raw", parts, body),
     }
 }
 

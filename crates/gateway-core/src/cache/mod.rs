@@ -11,8 +11,8 @@ mod pairs;
 mod semantic;
 
 pub use canonical::{
-    CacheKey, CacheTarget, KeyParts, NotCacheable, affects_response, is_cacheable, is_storable, key,
-    semantic_key,
+    CacheKey, CacheTarget, CanonicalBody, KeyParts, NotCacheable, affects_response, is_cacheable,
+    is_storable, key, semantic_key,
 };
 pub use gate::{Gate, agrees};
 pub use json::{CanonicalError, canonical_json};

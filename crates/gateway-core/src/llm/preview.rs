@@ -2,66 +2,114 @@
 //! and evaluators use it. A truncated body yields the text that is left of it, and an unknown format yields None.
 
 use std::borrow::Cow;
+use std::fmt::Formatter;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json::complete_truncated;
 
-/// The text of the last user message with text.
+/// The text of the last user message with text. Only that message and the list around it are parsed, because a body may
+/// have many others.
 pub fn last_user_text(body: &[u8]) -> Option<String> {
-    last_chat_message(body).or_else(|| last_message(body))
-}
-
-/// The fast path for a complete body with chat messages: only the last user message is parsed.
-fn last_chat_message(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Chat<'a> {
-        #[serde(borrow)]
-        messages: Vec<ChatMessage<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct ChatMessage<'a> {
-        #[serde(borrow)]
-        role: Option<Cow<'a, str>>,
-        #[serde(borrow)]
-        content: Option<&'a RawValue>,
-        parts: Option<IgnoredAny>,
-    }
-    let chat: Chat<'_> = serde_json::from_slice(body).ok()?;
-    let is_user =
-        |message: &&ChatMessage<'_>| message.role.as_deref() == Some("user") || message.parts.is_some();
-    for message in chat.messages.iter().rev().filter(is_user) {
-        if message.parts.is_some() {
-            return None;
-        }
-        let text = message.content.and_then(|raw| joined_text(&serde_json::from_str(raw.get()).ok()?));
-        if text.is_some() {
-            return text;
-        }
-    }
-    None
-}
-
-fn last_message(body: &[u8]) -> Option<String> {
-    let body = parse_truncated(&String::from_utf8_lossy(body))?;
-    for key in ["messages", "input", "contents"] {
-        let Some(messages) = body.get(key).and_then(Value::as_array) else { continue };
-        let is_user = |message: &&Value| {
-            let role = message.get("role").and_then(Value::as_str);
-            // Gemini callers may omit the role of a single message.
-            role == Some("user") || (role.is_none() && message.get("parts").is_some())
-        };
-        if let Some(text) = messages.iter().rev().filter(is_user).find_map(message_text) {
-            return Some(text);
-        }
-    }
+    let text = String::from_utf8_lossy(body);
+    let completed;
+    let members = if let Some(members) = Members::parse(&text) {
+        members
+    } else {
+        completed = complete_truncated(&text)?;
+        Members::parse(&completed)?
+    };
+    let [input, contents] = [members.get("input"), members.get("contents")];
+    let lists = [members.get("messages"), input, contents].into_iter().flatten();
     // Embeddings, completions and older APIs have a text or a list of texts.
-    ["input", "prompt", "message", "contents", "content", "inputText", "texts"]
-        .iter()
-        .find_map(|key| body.get(key).and_then(joined_text))
+    let texts = ["input", "prompt", "message", "contents", "content", "inputText", "texts"];
+    lists
+        .filter_map(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok())
+        .find_map(|messages| messages.iter().rev().find_map(|message| user_text(message)))
+        .or_else(|| texts.iter().find_map(|name| parsed_text(members.get(name)?)))
+}
+
+/// The text of a message if it is the user's.
+fn user_text(message: &RawValue) -> Option<String> {
+    let message = Members::parse(message.get())?;
+    let role = message.get("role").map(|role| serde_json::from_str::<Value>(role.get()));
+    let is_user = match role {
+        Some(Ok(Value::String(role))) => role == "user",
+        // Gemini callers may omit the role of a single message.
+        _ => message.get("parts").is_some(),
+    };
+    let content = message.get("content").or_else(|| message.get("parts")).filter(|_| is_user)?;
+    parsed_text(content)
+}
+
+fn parsed_text(raw: &RawValue) -> Option<String> {
+    joined_text(&serde_json::from_str(raw.get()).ok()?)
+}
+
+const MEMBERS: [&str; 10] =
+    ["messages", "input", "contents", "prompt", "message", "content", "inputText", "texts", "role", "parts"];
+
+/// The members of an object that can have or lead to a text, not parsed. Of members with one name it is the last.
+#[derive(Default)]
+struct Members<'a>([Option<&'a RawValue>; MEMBERS.len()]);
+
+impl<'a> Members<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0[MEMBERS.iter().position(|known| *known == name)?]
+    }
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut found = Members::default();
+                while let Some(MemberName(position)) = map.next_key()? {
+                    match position {
+                        Some(position) => found.0[position] = Some(map.next_value()?),
+                        None => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(found)
+            }
+        }
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+/// The position of a name in `MEMBERS`.
+struct MemberName(Option<usize>);
+
+impl<'de> Deserialize<'de> for MemberName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl Visitor<'_> for NameVisitor {
+            type Value = MemberName;
+
+            fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a name")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(MemberName(MEMBERS.iter().position(|known| *known == name)))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
 }
 
 /// The text of the model's response. Of several choices it is the first one's.

@@ -9,6 +9,7 @@
     reason = "a test that cannot go on must fail"
 )]
 
+mod canonical;
 mod cost;
 mod fuzz;
 mod growth;

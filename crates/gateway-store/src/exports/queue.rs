@@ -196,24 +196,33 @@ pub async fn record_batch(
     if counted == 0 {
         return Ok(false);
     }
+    remove(&mut tx, id, done).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Removes processed items from the queue. The range of the rows is a condition of its own: with the list alone
+/// PostgreSQL may compare every queued row with every entry of the list, because it plans by the size that the queue had
+/// at the last analysis.
+async fn remove(tx: &mut Tx, id: ExportId, done: &[QueuedItem]) -> Result<(), StoreError> {
+    let (Some(first), Some(last)) =
+        (done.iter().map(|item| item.log_id).min(), done.iter().map(|item| item.log_id).max())
+    else {
+        return Ok(());
+    };
+    let listed = in_ids(tx.dialect(), "log_id", 4);
+    let batch = format!("export_id = $1 AND log_id >= $2 AND log_id <= $3 AND {listed}");
     let rows = id_list(done.iter().filter(|item| item.verdict.is_none()).map(|item| item.log_id));
-    let sql = format!(
-        "DELETE FROM export_queue WHERE export_id = $1 AND {} AND verdict = ''",
-        in_ids(tx.dialect(), "log_id", 2)
-    );
-    tx.exec(AssertSqlSafe(sql), args![id, rows]).await?;
+    let sql = format!("DELETE FROM export_queue WHERE {batch} AND verdict = ''");
+    tx.exec(AssertSqlSafe(sql), args![id, first, last, rows]).await?;
     let (judged, verdicts): (Vec<i64>, Vec<&str>) =
         done.iter().filter_map(|item| Some((item.log_id, item.verdict.as_ref()?.id.as_str()))).unzip();
     if !verdicts.is_empty() {
-        let sql = format!(
-            "DELETE FROM export_queue WHERE export_id = $1 AND {} AND {}",
-            in_ids(tx.dialect(), "log_id", 2),
-            tx.dialect().in_texts("verdict", 3)
-        );
-        tx.exec(AssertSqlSafe(sql), args![id, id_list(judged), json(&verdicts)]).await?;
+        let sql =
+            format!("DELETE FROM export_queue WHERE {batch} AND {}", tx.dialect().in_texts("verdict", 5));
+        tx.exec(AssertSqlSafe(sql), args![id, first, last, id_list(judged), json(&verdicts)]).await?;
     }
-    tx.commit().await?;
-    Ok(true)
+    Ok(())
 }
 
 /// A delivery that failed.

@@ -35,4 +35,7 @@ pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
     user_seen,
 };
-pub use write::{MAX_INLINE_INDEXED, Written, check_writable, preview, write_batch, write_batch_within};
+pub use write::{
+    BatchTexts, MAX_INLINE_INDEXED, Written, check_writable, preview, write_batch, write_batch_within,
+    write_prepared,
+};

@@ -52,15 +52,23 @@ pub async fn write_batch_within(
     rows: &[LogRow],
     limits: &BatchLimits,
 ) -> Result<Written, StoreError> {
+    write_prepared(logs, rows, BatchTexts::of(rows), limits).await
+}
+
+/// The same with texts that were derived before. A body may be expensive to read: neither other writers nor the thread
+/// of the caller must wait for that.
+pub async fn write_prepared(
+    logs: &Db,
+    rows: &[LogRow],
+    texts: BatchTexts,
+    limits: &BatchLimits,
+) -> Result<Written, StoreError> {
     if rows.is_empty() {
         return Ok(Written::default());
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
-    // A body may be expensive to read. Other writers must not wait for that.
-    let is_indexed = rows.len() <= MAX_INLINE_INDEXED;
-    let texts: Vec<Texts> = rows.iter().map(|row| Texts::of(row, is_indexed)).collect();
     let mut tx = logs.begin().await?;
-    let written = insert(&mut tx, rows, &texts, limits).await?;
+    let written = insert(&mut tx, rows, &texts.0, limits).await?;
     if !written.new.is_empty() {
         kill_point(KillPoint::BatchWritten);
         tx.commit().await?;
@@ -205,6 +213,16 @@ fn probe_like(row: &LogRow) -> LogRow {
         request: b"{}".to_vec(),
         response: b"{}".to_vec(),
         response_is_stream: false,
+    }
+}
+
+/// What is derived from the bodies of the rows of a batch.
+pub struct BatchTexts(Vec<Texts>);
+
+impl BatchTexts {
+    pub fn of(rows: &[LogRow]) -> Self {
+        let is_indexed = rows.len() <= MAX_INLINE_INDEXED;
+        Self(rows.iter().map(|row| Texts::of(row, is_indexed)).collect())
     }
 }
 

@@ -12,6 +12,7 @@ use gateway_store::logs::Written;
 use super::App;
 use crate::jobs::live_evals;
 use crate::log::BatchObserver;
+use crate::log::tail::StoredRow;
 
 pub struct LogObserver(pub Arc<App>);
 
@@ -38,7 +39,7 @@ impl LogObserver {
         if tail.receiver_count() > 0 {
             for row in rows {
                 // An error means that the last subscriber has disconnected.
-                let _ = tail.send(Arc::new(row.clone()));
+                let _ = tail.send(StoredRow::of(row));
             }
         }
     }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
-use super::{Job, JobContext, JobError, JobResult};
+use super::run_eval::{HELD_PER_BYTE, batch_within};
+use super::{Job, JobContext, JobError, JobResult, JobServices};
 use crate::compute::WaitLimits;
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 
@@ -24,8 +25,10 @@ pub struct SampledRows {
     pub log_ids: Vec<i64>,
 }
 
-/// Verdicts are stored in batches of this size, so that an interruption loses few.
+/// Verdicts are stored in batches of at most this size, so that an interruption loses few.
 const BATCH_SIZE: usize = 50;
+/// While the organization's requests use up its memory.
+const MEMORY_DELAY: Duration = Duration::from_secs(1);
 const EXPORT_BACKLOG_DELAY: Duration = Duration::from_secs(1);
 
 impl Job for JudgeLive {
@@ -79,7 +82,14 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
     let metadata = Map::from_iter([("eval_id".to_owned(), json!(eval.id))]);
     let mut retry_reason = None;
     let caller = ModelCaller { models: &job_services.models, identity: &identity, metadata: &metadata };
-    for ids in pending.chunks(BATCH_SIZE) {
+    let mut pending = &pending[..];
+    while !pending.is_empty() {
+        let (count, bytes) = next_batch(job_services, pending).await?;
+        let (ids, rest) = pending.split_at(count);
+        pending = rest;
+        let Ok(_memory) = identity.org.memory.reserve(bytes) else {
+            return Ok(JobResult::Reschedule(MEMORY_DELAY));
+        };
         if export_verdicts::is_behind(job_services, org).await? {
             return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
         }
@@ -130,4 +140,13 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
         }
     }
     retry_reason.map_or(Ok(JobResult::Finished), |reason| Err(JobError(reason)))
+}
+
+/// How many of the first rows are judged together, and the memory that they take.
+async fn next_batch(job_services: &JobServices, pending: &[i64]) -> Result<(usize, usize), StoreError> {
+    let first = pending.get(..BATCH_SIZE).unwrap_or(pending);
+    let sizes = logs::body_sizes(&job_services.services.logs, first).await?;
+    let (count, bytes) = batch_within(first.iter().map(|id| sizes.get(id).copied().unwrap_or(0)));
+    let bytes = usize::try_from(bytes.saturating_mul(HELD_PER_BYTE)).unwrap_or(0);
+    Ok((usize::try_from(count).unwrap_or(1), bytes))
 }

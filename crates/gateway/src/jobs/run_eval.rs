@@ -33,7 +33,7 @@ const BATCH_SIZE: i64 = 250;
 /// The size of the items and rows in one batch. A single larger one is judged alone.
 const MAX_BATCH_BYTES: i64 = 8 << 20;
 /// A row is held together with the texts that are judged.
-const HELD_PER_BYTE: i64 = 2;
+pub(super) const HELD_PER_BYTE: i64 = 2;
 /// While the organization's other requests use up its memory.
 const MEMORY_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The concurrency of model calls. It is also the batch size of such evals, so that an interruption repeats few calls.
@@ -342,7 +342,7 @@ impl<'a> EvalRunner<'a> {
 }
 
 /// How many of the first items fit into a batch, at least one, and their size.
-fn batch_within(sizes: impl Iterator<Item = i64>) -> (i64, i64) {
+pub(super) fn batch_within(sizes: impl Iterator<Item = i64>) -> (i64, i64) {
     let (mut count, mut bytes) = (0, 0_i64);
     for size in sizes {
         if count > 0 && bytes.saturating_add(size) > MAX_BATCH_BYTES {

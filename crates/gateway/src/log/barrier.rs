@@ -4,6 +4,9 @@
 //! The writer works in passes. A pass stores everything that was appended before it began. An appended row is recorded
 //! with the number of passes begun so far, `n`, so pass `n + 1` stores it at the latest. Rows are recorded after they
 //! are in the spool: a row that a pass missed has at least the number of that pass.
+//!
+//! A pass may take long when other organizations have a large backlog. Then the writer stores the rows of waiting
+//! organizations first, if all of them are in memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +15,7 @@ use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use rustc_hash::FxBuildHasher;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// How long a reader waits. After that it reads what is stored.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -29,14 +32,25 @@ pub struct ReadBarrier {
     wake_writer: Notify,
     /// The number of the last pass that ended, for readers.
     ended: watch::Sender<u64>,
+    /// Readers that wait, by organization. They are told when the rows of the organization were stored before others.
+    waiting: Mutex<HashMap<OrgId, Vec<oneshot::Sender<()>>, FxBuildHasher>>,
     lanes: Vec<Mutex<Appended>>,
 }
 
-/// The passes begun when an organization's latest row was appended to a lane.
+/// The rows of an organization in a lane.
+#[derive(Clone, Copy)]
+struct OrgRows {
+    /// The passes begun when the latest row was appended.
+    last: u64,
+    /// The same for the latest row that is not in memory.
+    last_on_disk: Option<u64>,
+}
+
+/// What was appended to a lane.
 #[derive(Default)]
 struct Appended {
-    orgs: HashMap<OrgId, u64, FxBuildHasher>,
-    /// The same for the organizations that are not in `orgs`.
+    orgs: HashMap<OrgId, OrgRows, FxBuildHasher>,
+    /// The passes begun when the latest row of an organization that is not in `orgs` was appended.
     others: Option<u64>,
     /// The value of `stored` when stored organizations were last removed.
     pruned_at: u64,
@@ -72,36 +86,65 @@ impl ReadBarrier {
             wanted: AtomicU64::new(0),
             wake_writer: Notify::new(),
             ended: watch::Sender::new(0),
+            waiting: Mutex::default(),
             lanes,
         }
     }
 
-    /// Records that a row was appended. The row must be in the spool already.
-    pub fn appended(&self, lane: usize, org: OrgId) {
+    /// Records that a row was appended. The row must be in the spool already. `is_in_memory`: a copy was kept.
+    pub fn appended(&self, lane: usize, org: OrgId, is_in_memory: bool) {
         let begun = self.begun.load(Ordering::SeqCst);
         let mut lane = self.lane(lane);
         if lane.orgs.len() >= MAX_ORGS && !lane.orgs.contains_key(&org) {
             let stored = self.stored.load(Ordering::SeqCst);
             if lane.pruned_at < stored {
                 lane.pruned_at = stored;
-                lane.orgs.retain(|_, appended| *appended >= stored);
+                lane.orgs.retain(|_, rows| rows.last >= stored);
             }
             if lane.orgs.len() >= MAX_ORGS {
                 lane.others = Some(begun);
                 return;
             }
         }
-        lane.orgs.insert(org, begun);
+        let rows = lane.orgs.entry(org).or_insert(OrgRows { last: begun, last_on_disk: None });
+        rows.last = begun;
+        if !is_in_memory {
+            rows.last_on_disk = Some(begun);
+        }
     }
 
     /// Waits until the rows appended so far are stored, at most for some seconds. Returns early if the writer fails.
     pub async fn wait_until_stored(&self, org: OrgId) {
         let Some(wanted) = self.pass_with_rows_of(org) else { return };
         let mut ended = self.ended.subscribe();
+        let (sender, mut stored_first) = oneshot::channel();
+        self.waiting().entry(org).or_default().push(sender);
         self.wanted.fetch_max(wanted, Ordering::SeqCst);
         self.wake_writer.notify_one();
-        // An interrupted pass is not enough, and is followed by another at once. A failed one ends the wait.
-        let _ = tokio::time::timeout(MAX_WAIT, ended.wait_for(|ended| *ended >= wanted)).await;
+        let stored = async {
+            tokio::select! {
+                // An interrupted pass is not enough, and is followed by another at once. A failed one ends the wait.
+                _ = ended.wait_for(|ended| *ended >= wanted) => {}
+                Ok(()) = &mut stored_first => {}
+            }
+        };
+        let _ = tokio::time::timeout(MAX_WAIT, stored).await;
+    }
+
+    /// Takes a waiting organization all of whose rows in the spool are in memory, with its readers.
+    pub fn take_waiting(&self) -> Option<(OrgId, Vec<oneshot::Sender<()>>)> {
+        let mut waiting = self.waiting();
+        let org = *waiting.keys().find(|org| self.is_in_memory(**org))?;
+        waiting.remove(&org).map(|readers| (org, readers))
+    }
+
+    fn is_in_memory(&self, org: OrgId) -> bool {
+        let stored = self.stored.load(Ordering::SeqCst);
+        (0..self.lanes.len()).all(|lane| {
+            let lane = self.lane(lane);
+            let on_disk = lane.orgs.get(&org).and_then(|rows| rows.last_on_disk).max(lane.others);
+            on_disk.is_none_or(|appended| appended < stored)
+        })
     }
 
     /// Begins a pass. There is one at a time.
@@ -121,6 +164,10 @@ impl ReadBarrier {
             .wanted
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |wanted| (wanted <= pass.number).then_some(0));
         self.ended.send_replace(pass.number);
+        self.waiting().retain(|_, readers| {
+            readers.retain(|reader| !reader.is_closed());
+            !readers.is_empty()
+        });
     }
 
     /// Returns true while readers wait for a pass.
@@ -140,9 +187,13 @@ impl ReadBarrier {
         let stored = self.stored.load(Ordering::SeqCst);
         let appended = (0..self.lanes.len()).filter_map(|lane| {
             let lane = self.lane(lane);
-            lane.orgs.get(&org).copied().max(lane.others)
+            lane.orgs.get(&org).map(|rows| rows.last).max(lane.others)
         });
         appended.max().filter(|appended| *appended >= stored).map(|appended| appended + 1)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<OrgId, Vec<oneshot::Sender<()>>, FxBuildHasher>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lane(&self, lane: usize) -> MutexGuard<'_, Appended> {
@@ -169,12 +220,12 @@ mod tests {
     fn only_organizations_with_rows_that_are_not_stored_wait() {
         let barrier = ReadBarrier::new(2, false);
         assert_eq!(barrier.pass_with_rows_of(org(1)), None);
-        barrier.appended(1, org(1));
+        barrier.appended(1, org(1), true);
         assert_eq!(barrier.pass_with_rows_of(org(1)), Some(1));
         assert_eq!(barrier.pass_with_rows_of(org(2)), None);
         let pass = barrier.begin_pass();
         // The pass may have missed this row.
-        barrier.appended(0, org(2));
+        barrier.appended(0, org(2), true);
         barrier.end_pass(pass, PassEnd::Complete);
         assert_eq!(barrier.pass_with_rows_of(org(1)), None);
         assert_eq!(barrier.pass_with_rows_of(org(2)), Some(2));
@@ -185,7 +236,7 @@ mod tests {
     #[test]
     fn a_pass_that_fails_or_is_interrupted_stores_nothing_for_sure() {
         let barrier = ReadBarrier::new(1, false);
-        barrier.appended(0, org(1));
+        barrier.appended(0, org(1), true);
         for end in [PassEnd::Failed, PassEnd::Interrupted] {
             let pass = barrier.begin_pass();
             barrier.end_pass(pass, end);
@@ -193,6 +244,34 @@ mod tests {
         }
         complete_pass(&barrier);
         assert_eq!(barrier.pass_with_rows_of(org(1)), None);
+    }
+
+    #[tokio::test]
+    async fn an_organization_is_stored_first_only_if_its_rows_are_in_memory() {
+        let barrier = ReadBarrier::new(2, false);
+        barrier.appended(0, org(1), true);
+        barrier.appended(0, org(2), true);
+        barrier.appended(1, org(2), false);
+        assert!(barrier.take_waiting().is_none(), "nobody waits");
+        let writer = async {
+            while barrier.waiting().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            let (found, readers) = barrier.take_waiting().unwrap();
+            assert_eq!((found, readers.len()), (org(1), 1));
+            assert!(barrier.take_waiting().is_none(), "a row of the other one is on disk only");
+            for reader in readers {
+                reader.send(()).unwrap();
+            }
+        };
+        tokio::select! {
+            () = barrier.wait_until_stored(org(2)) => panic!("its rows are not stored"),
+            ((), ()) = async { tokio::join!(barrier.wait_until_stored(org(1)), writer) } => {}
+        }
+        complete_pass(&barrier);
+        assert_eq!(barrier.waiting().len(), 0, "readers that are gone are forgotten");
+        barrier.appended(1, org(2), true);
+        assert!(barrier.is_in_memory(org(2)), "what was on disk only is stored");
     }
 
     #[test]
@@ -207,13 +286,13 @@ mod tests {
     fn a_lane_remembers_a_bounded_number_of_organizations() {
         let barrier = ReadBarrier::new(1, false);
         for number in 0..MAX_ORGS as u128 + 10 {
-            barrier.appended(0, org(number));
+            barrier.appended(0, org(number), true);
         }
         assert_eq!(barrier.lane(0).orgs.len(), MAX_ORGS);
         assert_eq!(barrier.pass_with_rows_of(org(9_999)), Some(1), "may be one of the others");
         complete_pass(&barrier);
         assert_eq!(barrier.pass_with_rows_of(org(9_999)), None);
-        barrier.appended(0, org(9_999));
+        barrier.appended(0, org(9_999), true);
         assert_eq!(barrier.lane(0).orgs.len(), 1, "stored organizations are removed");
         assert_eq!(barrier.pass_with_rows_of(org(9_999)), Some(2));
         assert_eq!(barrier.pass_with_rows_of(org(1)), None);
@@ -223,7 +302,7 @@ mod tests {
     async fn readers_wait_for_one_pass_together_and_a_failure_releases_them() {
         let barrier = ReadBarrier::new(1, false);
         for end in [PassEnd::Failed, PassEnd::Complete] {
-            barrier.appended(0, org(1));
+            barrier.appended(0, org(1), true);
             let done = Cell::new(0);
             let reader = || async {
                 barrier.wait_until_stored(org(1)).await;

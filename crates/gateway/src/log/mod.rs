@@ -35,7 +35,8 @@
 //! would let the disk fill up.
 //!
 //! A row can be read from the moment its response has ended. Reads of an organization that has rows in the spool wait
-//! for them (`barrier`). The writer then stores everything at once and at normal priority, one time for all readers.
+//! for them (`barrier`). The writer then stores everything at once and at normal priority, one time for all readers. While
+//! others have a large backlog, it stores the rows of waiting organizations first (`waiting`).
 
 pub mod barrier;
 pub mod maintenance;
@@ -44,6 +45,7 @@ mod poison;
 pub mod quotas;
 pub mod spool;
 pub mod tail;
+mod waiting;
 pub mod writer;
 
 use std::sync::Arc;

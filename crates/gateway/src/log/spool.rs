@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LogRow};
 use gateway_store::faults::{DiskCall, Faults};
 
@@ -33,7 +34,7 @@ const MAX_UNSPOOLED_ROWS: usize = 10_000;
 /// What a disk must accept before it counts as writable again.
 const PROBE_BYTES: usize = 64 << 10;
 /// The size of all copies in memory of spooled rows.
-const RECENT_BYTES: usize = 4 << 20;
+const RECENT_BYTES: usize = 16 << 20;
 
 pub struct Spool {
     /// Locked while this process runs. A second process would treat the open segments of the first as closed.
@@ -147,24 +148,27 @@ impl Spool {
             self.shed(&mut row);
             written = self.write(number, &mut lane, &row);
         }
-        match written {
+        let is_in_memory = match written {
             Ok(span) => {
                 self.is_writable.store(true, Ordering::Relaxed);
                 self.pending_bytes.fetch_add(span.end - span.start, Ordering::Relaxed);
                 self.appended.fetch_add(1, Ordering::Relaxed);
                 // Under the lane's lock, so that rows are kept in the order in which they were written. If the writer
                 // holds the lock, it reads this row from disk.
-                if let Ok(mut recent) = self.recent[number].try_lock() {
-                    recent.push(span, row);
-                }
+                let recent = self.recent[number].try_lock();
+                let is_kept = recent.is_ok_and(|mut recent| recent.push(span, row));
                 // Not before: the writer removes a closed segment and its rows in memory.
                 if span.end >= SEGMENT_BYTES {
                     self.close(number, &mut lane);
                 }
+                is_kept
             }
-            Err(error) => self.keep_in_memory(row, &error),
-        }
-        self.barrier.appended(number, org);
+            Err(error) => {
+                self.keep_in_memory(row, &error);
+                false
+            }
+        };
+        self.barrier.appended(number, org, is_in_memory);
     }
 
     /// The faults that tests inject into the disk.
@@ -208,12 +212,18 @@ impl Spool {
         });
     }
 
-    /// Takes the rows of a segment that are still in memory, from an offset on.
-    pub fn take_recent(&self, segment: &Path, offset: u64, max_rows: usize) -> RecentRows {
+    /// Takes the rows of a segment that are still in memory, from an offset on. `limits`: rows, and their bytes in the
+    /// segment.
+    pub fn take_recent(&self, segment: &Path, offset: u64, limits: (usize, u64)) -> RecentRows {
         let Some(segment) = segment_number(segment) else { return RecentRows::Empty };
         let lanes = 0..self.recent.len();
-        let mut found = lanes.map(|lane| self.recent(lane).take(segment, offset, max_rows));
+        let mut found = lanes.map(|lane| self.recent(lane).take(segment, offset, limits));
         found.find(|found| *found != RecentRows::Empty).unwrap_or(RecentRows::Empty)
+    }
+
+    /// Copies the rows of an organization that are in memory and may not be stored yet.
+    pub fn recent_of(&self, org: OrgId) -> Vec<LogRow> {
+        (0..self.recent.len()).flat_map(|lane| self.recent(lane).rows_of(org)).collect()
     }
 
     /// Drops the copies in memory of a segment that was deleted.

@@ -28,6 +28,29 @@ const MAX_LAG: usize = 1_024;
 /// Number of ids of broadcast rows that are kept, so that they are not read from the store as well.
 const MAX_REMEMBERED_IDS: usize = 32_768;
 
+/// Streams keep what they have not sent. A row with larger bodies is read from the store, which has them.
+const MAX_LIVE_BODIES: usize = 16 << 10;
+/// After a row with large bodies the store is read this soon, together with the next ones.
+const SOON: Duration = Duration::from_millis(100);
+
+/// What this node has stored.
+#[derive(Clone)]
+pub enum StoredRow {
+    Small(Arc<LogRow>),
+    /// A row of this organization with large bodies.
+    Large(OrgId),
+}
+
+impl StoredRow {
+    pub fn of(row: &LogRow) -> Self {
+        if row.request.len() + row.response.len() > MAX_LIVE_BODIES {
+            Self::Large(row.org_id)
+        } else {
+            Self::Small(Arc::new(row.clone()))
+        }
+    }
+}
+
 /// What a stream is told.
 #[derive(Clone)]
 pub enum TailEvent {
@@ -68,7 +91,7 @@ impl LogTails {
     pub async fn subscribe(
         self: &Arc<Self>,
         services: &Arc<Services>,
-        live: &Sender<Arc<LogRow>>,
+        live: &Sender<StoredRow>,
         org: OrgId,
     ) -> Result<Subscription, SubscribeError> {
         // Read before the subscription: rows that are stored in between are found by the next poll.
@@ -93,7 +116,7 @@ impl LogTails {
     /// The place of a stream, and what the task needs if it has to be started.
     fn take_place(
         &self,
-        live: &Sender<Arc<LogRow>>,
+        live: &Sender<StoredRow>,
         org: OrgId,
     ) -> Result<(Receiver<TailEvent>, Option<NewTail>), SubscribeError> {
         let mut senders = self.lock();
@@ -123,7 +146,7 @@ impl LogTails {
     }
 }
 
-type NewTail = (Sender<TailEvent>, Receiver<Arc<LogRow>>);
+type NewTail = (Sender<TailEvent>, Receiver<StoredRow>);
 
 /// The task of an organization.
 struct OrgTail {
@@ -131,7 +154,7 @@ struct OrgTail {
     services: Arc<Services>,
     org: OrgId,
     sender: Sender<TailEvent>,
-    live_rows: Receiver<Arc<LogRow>>,
+    live_rows: Receiver<StoredRow>,
     last_batch: i64,
     last_poll: Timestamp,
     known: RecentIds,
@@ -145,9 +168,13 @@ impl OrgTail {
             tokio::select! {
                 () = services.tasks.stopping() => return,
                 row = self.live_rows.recv() => match row {
-                    Ok(row) if row.org_id == self.org => {
+                    Ok(StoredRow::Small(row)) if row.org_id == self.org => {
                         self.known.insert(row.id);
                         self.send(TailEvent::Live(row));
+                        continue;
+                    }
+                    Ok(StoredRow::Large(org)) if org == self.org => {
+                        next_poll = next_poll.min(Instant::now() + SOON);
                         continue;
                     }
                     Ok(_) => continue,

@@ -1,7 +1,7 @@
 //! Moves rows from the spool to the store in batches. A row is removed from the disk only after it is stored. The store
 //! counts each id once, so a crash in between does no harm.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use gateway_core::logs::LogRow;
 use gateway_store::faults::{DiskCall, KillPoint, kill_point};
+use gateway_store::logs::BatchTexts;
 use gateway_store::{Db, StoreError, logs};
 
 use super::BatchObserver;
@@ -29,6 +30,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 const BATCH_ROWS: usize = 1_000;
 /// How much of a segment is read at once. The longest record fits into `READ_BYTES`.
 const READ_BYTES: u64 = 4 << 20;
+const READER_READ_BYTES: u64 = 1 << 20;
 const YIELDING_READ_BYTES: u64 = 256 << 10;
 
 #[derive(Clone)]
@@ -42,7 +44,10 @@ pub struct LogWriter {
 /// The least time between two passes that readers wait for, so that each stores the rows of several requests.
 const MIN_READER_INTERVAL: Duration = Duration::from_millis(20);
 
-struct Progress {
+/// Bodies of this size are read on the threads for blocking work, because reading them takes milliseconds.
+const LARGE_BODIES: usize = 64 << 10;
+
+pub(super) struct Progress {
     /// How many bytes of each segment are stored.
     offsets: HashMap<PathBuf, u64>,
     load: LoadMonitor,
@@ -51,6 +56,10 @@ struct Progress {
     caught_up_at: Instant,
     /// The current pass runs on a low-priority thread.
     is_low_priority: bool,
+    /// No row was taken from memory without being stored.
+    pub(super) is_memory_complete: bool,
+    /// Rows that were stored before the pass came to them.
+    pub(super) stored_early: HashSet<i64>,
 }
 
 impl Progress {
@@ -61,6 +70,8 @@ impl Progress {
             batch: AdaptiveBatch::default(),
             caught_up_at: Instant::now(),
             is_low_priority: false,
+            is_memory_complete: true,
+            stored_early: HashSet::new(),
         }
     }
 
@@ -98,6 +109,7 @@ impl LogWriter {
                 Ok(PassEnd::Complete) if is_last => return,
                 Ok(PassEnd::Complete) => {
                     retry_delay = RETRY_DELAY;
+                    progress.is_memory_complete = true;
                     progress.caught_up_at = started;
                     let is_busy = progress.pace(&self.spool) == Pace::Yielding;
                     let interval = if is_busy { BUSY_POLL_INTERVAL } else { POLL_INTERVAL };
@@ -115,6 +127,7 @@ impl LogWriter {
                     return;
                 }
                 Err(error) => {
+                    progress.is_memory_complete = false;
                     tracing::warn!(%error, retry_ms = retry_delay.as_millis(), "log rows stay in the spool; retrying");
                     self.sleep(retry_delay, RETRY_DELAY).await;
                     retry_delay = (retry_delay * 2).min(MAX_RETRY_DELAY);
@@ -176,7 +189,11 @@ impl LogWriter {
         for segment in blocking(move || spool.segments()).await? {
             // Rows may arrive faster than they are stored, but the pass must end.
             let end = if segment.is_open { segment.length } else { u64::MAX };
-            while progress.offset(&segment) < end && self.move_batch(progress, &segment, pass).await? {
+            loop {
+                self.store_waiting(progress).await?;
+                if progress.offset(&segment) >= end || !self.move_batch(progress, &segment, pass).await? {
+                    break;
+                }
                 let is_late = progress.is_low_priority && progress.pace(&self.spool) == Pace::Urgent;
                 if is_late || (!pass.has_readers && self.spool.barrier.has_readers()) {
                     return Ok(PassEnd::Interrupted);
@@ -221,13 +238,14 @@ impl LogWriter {
         let pace = self.pace(progress, pass);
         let (read_bytes, batch_rows) = match pace {
             Pace::Yielding => (YIELDING_READ_BYTES, progress.batch.rows()),
-            // Readers may search, so the rows are indexed at once.
-            _ if pass.has_readers => (READ_BYTES, logs::MAX_INLINE_INDEXED),
+            // Readers may search, so the rows are indexed at once. Other readers wait for the transaction.
+            _ if pass.has_readers => (READER_READ_BYTES, logs::MAX_INLINE_INDEXED),
             Pace::Normal | Pace::Urgent => (READ_BYTES, BATCH_ROWS),
         };
         let offset = progress.offset(segment);
         self.spool.faults().disk(DiskCall::Read)?;
-        let (mut found, limit) = match self.spool.take_recent(&segment.path, offset, batch_rows) {
+        let (mut found, limit) = match self.spool.take_recent(&segment.path, offset, (batch_rows, read_bytes))
+        {
             RecentRows::Rows(rows, length) => (Records::of_rows(rows, length), length),
             RecentRows::StartsAfter(bytes) => {
                 (read_some(&segment.path, offset, read_bytes, bytes).await?, bytes)
@@ -242,6 +260,7 @@ impl LogWriter {
             let quarantine = move || spool.set_aside.quarantine(&record, "this version cannot read it");
             blocking(quarantine).await?;
         }
+        found.rows.retain(|row| !progress.stored_early.remove(&row.id));
         while !found.rows.is_empty() {
             let batch: Vec<LogRow> = found.rows.drain(..found.rows.len().min(batch_rows)).collect();
             let (count, started) = (batch.len(), Instant::now());
@@ -281,13 +300,14 @@ impl LogWriter {
             // Other programs may keep a low-priority thread from running: it is used only to leave the CPU to requests.
             Pace::Normal | Pace::Urgent => {
                 let writer = self.clone();
-                self.on_main_runtime(async move { writer.store(rows, &writer.services.logs).await }).await
+                let store = async move { writer.store(rows, &writer.services.logs, pace).await };
+                self.on_main_runtime(store).await
             }
-            Pace::Yielding => self.store(rows, &self.services.logs_low_priority).await,
+            Pace::Yielding => self.store(rows, &self.services.logs_low_priority, pace).await,
         }
     }
 
-    async fn store(&self, rows: Arc<Vec<LogRow>>, logs: &Db) -> Result<(), StoreError> {
+    async fn store(&self, rows: Arc<Vec<LogRow>>, logs: &Db, pace: Pace) -> Result<(), StoreError> {
         let (observer, batch, quotas) =
             (Arc::clone(&self.observer), Arc::clone(&rows), Arc::clone(&self.quotas));
         let announce = async move {
@@ -296,7 +316,8 @@ impl LogWriter {
         };
         let limits = self.on_main_runtime(announce).await?;
         kill_point(KillPoint::BatchAnnounced);
-        let written = logs::write_batch_within(logs, &rows, &limits).await?;
+        let texts = self.texts_of(&rows, pace).await?;
+        let written = logs::write_prepared(logs, &rows, texts, &limits).await?;
         let (observer, quotas) = (Arc::clone(&self.observer), Arc::clone(&self.quotas));
         let observe = async move {
             quotas.record(&written);
@@ -305,6 +326,19 @@ impl LogWriter {
         self.on_main_runtime(observe).await?;
         kill_point(KillPoint::BatchObserved);
         Ok(())
+    }
+
+    /// What is derived from the bodies. Requests are served by the threads of the main runtime, so a large body is not
+    /// read there.
+    async fn texts_of(&self, rows: &Arc<Vec<LogRow>>, pace: Pace) -> Result<BatchTexts, StoreError> {
+        let size: usize = rows.iter().map(|row| row.request.len() + row.response.len()).sum();
+        if pace == Pace::Yielding || size < LARGE_BODIES {
+            return Ok(BatchTexts::of(rows));
+        }
+        let rows = Arc::clone(rows);
+        // A panic may be the row's fault.
+        let texts = tokio::task::spawn_blocking(move || BatchTexts::of(&rows)).await;
+        texts.map_err(|error| StoreError::Other(error.to_string()))
     }
 
     /// Runs code that takes locks which requests wait for. A low-priority thread may be suspended while it holds one.

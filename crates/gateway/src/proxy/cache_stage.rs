@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use gateway_core::cache::{
-    CacheKey, CacheTarget, KeyParts, affects_response, is_cacheable, key, semantic_key, split,
+    CacheKey, CacheTarget, CanonicalBody, KeyParts, affects_response, is_cacheable, key, semantic_key, split,
 };
 use gateway_core::embed;
 use gateway_core::llm::aggregate;
@@ -80,11 +80,13 @@ impl FillGuard {
 pub async fn lookup(
     context: RequestContext<'_>,
     plan: &Plan<'_>,
-    body: &[u8],
+    body: &Bytes,
     deadline: Instant,
 ) -> CacheLookup {
-    let RequestContext { state, identity, head, .. } = context;
+    let RequestContext { state, identity, head, services, .. } = context;
     let Some(directives) = &plan.directives.cache else { return CacheLookup::Bypass };
+    let (compute, org) = (&services.compute, identity.org.id);
+    let time_left = deadline.saturating_duration_since(Instant::now());
     if !is_cacheable(head.method.as_str(), plan.directives.operation) {
         return CacheLookup::Bypass;
     }
@@ -107,8 +109,11 @@ pub async fn lookup(
     let key = {
         // A body with many small values takes a multiple of its length while its key is made.
         let Ok(_memory) = identity.org.memory.reserve(tree_bytes(body)) else { return CacheLookup::Bypass };
-        let Ok(key) = key(&parts, body) else { return CacheLookup::Bypass };
-        key
+        let reading = body.clone();
+        let canonical = move || CanonicalBody::of(&reading);
+        let canonical = compute.run_for_body(org, body.len(), time_left, canonical).await;
+        let Ok(Ok(canonical)) = canonical else { return CacheLookup::Bypass };
+        key(&parts, &canonical, body)
     };
     let request = CacheRequest {
         org: identity.org.id,
@@ -126,7 +131,10 @@ pub async fn lookup(
     if directives.mode != CacheMode::Semantic {
         return miss(fill, None);
     }
-    let Some(split) = split(plan.directives.operation, body) else { return miss(fill, None) };
+    let (operation, reading) = (plan.directives.operation, body.clone());
+    let splitting = move || split(operation, &reading);
+    let split = compute.run_for_body(org, body.len(), time_left, splitting).await;
+    let Ok(Some(split)) = split else { return miss(fill, None) };
     let Some((model, vector)) = embedding(context, &split.text).await else { return miss(fill, None) };
     let query = SemanticQuery { rest: semantic_key(&parts, &split), model, vector, text: split.text };
     match fill.find_similar(&query, directives.threshold) {

@@ -20,13 +20,17 @@ pub async fn respond(
 ) -> Result<UpstreamResponse, AttemptError> {
     let head = context.head;
     let request = body.bytes().unwrap_or_default();
-    let named = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let directives = SandboxDirectives::from_headers(named);
+    let (size, method, headers) = (request.len(), head.method.clone(), head.headers.clone());
     let path = attempt.path(head);
-    let path = path.split('?').next().unwrap_or_default();
-    let reply = sandbox::respond(head.method.as_str(), path, &directives, &request);
+    let path = path.split('?').next().unwrap_or_default().to_owned();
+    let responding = move || {
+        let named = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        sandbox::respond(method.as_str(), &path, &SandboxDirectives::from_headers(named), &request)
+    };
+    let (compute, org) = (&context.services.compute, context.identity.org.id);
+    let reply = compute.run_for_body(org, size, timeout, responding).await?;
     // The caller decides how long the sandbox waits, so the body is not kept meanwhile.
-    drop((body, request));
+    drop(body);
     if !reply.delay.is_zero() {
         if reply.delay > timeout {
             tokio::time::sleep(timeout).await;

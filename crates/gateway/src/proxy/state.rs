@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use gateway_core::logs::LogRow;
 use gateway_core::pricing::PriceTable;
 use gateway_store::redis::RedisClient;
 use tokio::sync::broadcast;
@@ -14,6 +13,7 @@ use crate::auth::tokens::Tokens;
 use crate::budgets::Budgets;
 use crate::cache::Cache;
 use crate::log::spool::Spool;
+use crate::log::tail::StoredRow;
 use crate::metrics::Metrics;
 use crate::prompts::Prompts;
 use crate::targets::OperatorProviders;
@@ -36,5 +36,5 @@ pub struct ProxyState {
     /// Session tokens, which are never sent to a provider.
     pub tokens: Arc<Tokens>,
     /// Publishes each row that the log writer has stored.
-    pub tail: broadcast::Sender<Arc<LogRow>>,
+    pub tail: broadcast::Sender<StoredRow>,
 }

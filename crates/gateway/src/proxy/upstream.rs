@@ -17,6 +17,7 @@ use super::context::RequestContext;
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 use super::{credentials, headers};
+use crate::compute::ComputeError;
 use crate::memory::MemoryExhausted;
 use crate::outbound::body::OutboundBody;
 use crate::outbound::exchange::{
@@ -109,6 +110,12 @@ impl AttemptError {
     pub fn is_timeout(&self) -> bool {
         self.outcome == AttemptOutcome::Timeout
     }
+
+    fn overloaded(problem: Problem) -> Self {
+        let message = problem.message.clone();
+        let caller_problem = Some(Box::new(problem));
+        Self { caller_problem, ..Self::new(AttemptOutcome::InvalidResponse, message) }
+    }
 }
 
 impl From<ExchangeError> for AttemptError {
@@ -121,10 +128,14 @@ impl From<ExchangeError> for AttemptError {
 /// The response cannot be held. Another attempt could not be either.
 impl From<MemoryExhausted> for AttemptError {
     fn from(error: MemoryExhausted) -> Self {
-        let problem = Problem::from(error);
-        let message = problem.message.clone();
-        let caller_problem = Some(Box::new(problem));
-        Self { caller_problem, ..Self::new(AttemptOutcome::InvalidResponse, message) }
+        Self::overloaded(error.into())
+    }
+}
+
+/// The sandbox cannot read the request. Another attempt could not either.
+impl From<ComputeError> for AttemptError {
+    fn from(error: ComputeError) -> Self {
+        Self::overloaded(error.into())
     }
 }
 

@@ -2,15 +2,11 @@
 //! graceful end.
 
 use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
-use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -18,7 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::dispatch::{Dispatcher, respond};
-use crate::connections::{ActiveRequest, OpenConnection};
+use super::guarded_body::GuardedBody;
+use crate::connections::OpenConnection;
 use crate::write_timeout::WriteTimeoutIo;
 
 /// For a client that does not read its response.
@@ -87,7 +84,8 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
         // Boxed, because hyper moves the future and keeps its memory while a stream runs for minutes.
         Box::pin(async move {
             let response = respond(&dispatcher, peer, request).await;
-            Ok::<_, Infallible>(response.map(|body| TrackedBody { body, _active: active }))
+            // The connection is busy until the body has been sent or dropped.
+            Ok::<_, Infallible>(response.map(|body| GuardedBody::new(body, active)))
         })
     });
     let io = WriteTimeoutIo::new(stream, write_timeout);
@@ -121,31 +119,5 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
                 timer.as_mut().reset(Instant::now() + next);
             }
         }
-    }
-}
-
-/// A response body whose connection is busy until it has been sent or dropped.
-struct TrackedBody {
-    body: Body,
-    _active: ActiveRequest,
-}
-
-impl HttpBody for TrackedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -3,16 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONNECTION, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tower::ServiceExt as _;
@@ -20,6 +17,7 @@ use tracing::Instrument as _;
 
 use super::client::{REQUEST_ID, client_address, given_request_id, is_unknown_proxy};
 use super::errors::{denied_problem, render_problem, route_not_found};
+use super::guarded_body::GuardedBody;
 use super::worker::Handlers;
 use crate::app::App;
 use crate::auth::Identity;
@@ -165,37 +163,11 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
         Ok(Ok(response)) => {
             let (head, body) = response.into_parts();
             memory.charge(usize::try_from(body.size_hint().lower()).unwrap_or(0));
-            Ok(Response::from_parts(head, Body::new(ManagedBody { body, _memory: memory })))
+            // What the request reserved stays reserved until the response has ended: a stream may still use it.
+            Ok(Response::from_parts(head, Body::new(GuardedBody::new(body, memory))))
         }
         Ok(Err(never)) => match never {},
         Err(_) => Err(panicked(&request_id)),
-    }
-}
-
-/// The body of a management response. What the request reserved stays reserved until the response has ended, because a
-/// stream may still use it.
-struct ManagedBody {
-    body: Body,
-    _memory: RequestMemory,
-}
-
-impl HttpBody for ManagedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

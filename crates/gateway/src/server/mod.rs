@@ -5,6 +5,7 @@ mod client;
 mod connection;
 mod dispatch;
 mod errors;
+mod guarded_body;
 mod worker;
 
 use std::io::ErrorKind;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use gateway_store::evals;
+use gateway_store::{evals, logs};
 use serde_json::{Value, json};
 
 use crate::on_both;
@@ -227,6 +227,35 @@ on_both!(an_import_is_visible_at_once_and_lets_other_writers_through, |app| asyn
     assert_eq!(dataset.get("/cases?limit=1").await.expect(200)["cases"][0]["input"], "question 29999");
     let old = dataset.get("/cases?version=1").await.expect(200);
     assert_eq!(old["cases"].as_array().unwrap().len(), 1, "a frozen version does not change");
+});
+
+on_both!(reading_does_not_wait_for_the_backlog_of_another_organization, |app| async move {
+    const ROWS: usize = 150;
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let now = app.app.services.clock.now();
+    let large = |_| with(row(&eve, now), |row| row.request = vec![b'a'; 500 << 10]);
+    let backlog: Vec<_> = (0..ROWS).map(large).collect();
+    let ids: Vec<i64> = backlog.iter().map(|row| row.id).collect();
+    let spool = &app.app.proxy.spool;
+    for row in backlog {
+        spool.append(0, row);
+    }
+    let own = row(&ada, now);
+    spool.append(0, own.clone());
+    let path = format!("/api/v1/logs/{}", own.id);
+    app.get(&path).key(&ada.api_key).send().await.expect(200);
+    let stored = logs::body_sizes(&app.app.services.logs, &ids).await.unwrap().len();
+    assert!(stored < ROWS, "all rows of the backlog were stored before");
+    // Each row is counted once, also those that were stored before their turn.
+    let requests = async |by: &Account| {
+        let summary = app.get("/api/v1/usage/summary").key(&by.api_key).send().await.expect(200);
+        summary["requests"].as_u64().unwrap()
+    };
+    let began = Instant::now();
+    while requests(&eve).await < ROWS as u64 {
+        assert!(began.elapsed() < Duration::from_secs(60), "the backlog is not stored");
+    }
+    assert_eq!((requests(&eve).await, requests(&ada).await), (ROWS as u64, 1));
 });
 
 on_both!(authentication_does_not_wait_for_connections_of_others, |app| async move {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::log::tail::StoredRow;
 use gateway_core::logs::LogRow;
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use crate::support::{Account, TestApp};
 async fn arrive(app: &TestApp, rows: &[LogRow]) {
     app.write(rows).await;
     for row in rows {
-        let _ = app.app.proxy.tail.send(Arc::new(row.clone()));
+        let _ = app.app.proxy.tail.send(StoredRow::of(row));
     }
 }
 
@@ -55,6 +56,18 @@ on_both!(rows_are_seen_as_they_come, |app| async move {
     assert_eq!(next_id(&mut found).await, rows[0].id);
 });
 
+on_both!(a_row_with_large_bodies_comes_once_and_in_time, |app| async move {
+    let ada = app.signup("acme").await;
+    let now = app.app.services.clock.now();
+    let mut events = follow(&app, &ada, "", None).await;
+    let large = with(row(&ada, now), |row| row.response = vec![b' '; 200 << 10]);
+    app.app.proxy.spool.append(0, large.clone());
+    assert_eq!(next_id(&mut events).await, large.id);
+    let small = row(&ada, now.plus(1));
+    app.app.proxy.spool.append(0, small.clone());
+    assert_eq!(next_id(&mut events).await, small.id);
+});
+
 on_both!(a_client_resumes_behind_what_it_saw_last, |app| async move {
     let ada = app.signup("acme").await;
     let now = app.app.services.clock.now();
@@ -81,7 +94,7 @@ on_both!(a_client_that_fell_behind_misses_nothing, |app| async move {
         app.write(batch).await;
     }
     for row in &rows {
-        let _ = app.app.proxy.tail.send(Arc::new(row.clone()));
+        let _ = app.app.proxy.tail.send(StoredRow::of(row));
     }
     let mut seen: Vec<i64> = Vec::new();
     while seen.len() < rows.len() {

@@ -23,8 +23,12 @@ fn parts() -> KeyParts<'static> {
     }
 }
 
+fn full_key(parts: &KeyParts<'_>, body: &[u8]) -> Result<CacheKey, NotCacheable> {
+    CanonicalBody::of(body).map(|canonical| key(parts, &canonical, body))
+}
+
 fn key_of(body: &str) -> CacheKey {
-    key(&parts(), body.as_bytes()).unwrap()
+    full_key(&parts(), body.as_bytes()).unwrap()
 }
 
 #[test]
@@ -53,7 +57,7 @@ fn everything_that_changes_the_answer_changes_the_key() {
         KeyParts { headers: &[("anthropic-beta", b"b"), ("anthropic-version", b"1")], ..base },
         KeyParts { headers: &[("x-sandbox-reply", b"b")], ..base },
     ];
-    let keys: HashSet<CacheKey> = all.iter().map(|parts| key(parts, b"{}").unwrap()).collect();
+    let keys: HashSet<CacheKey> = all.iter().map(|parts| full_key(parts, b"{}").unwrap()).collect();
     assert_eq!(keys.len(), all.len());
     assert!(!keys.contains(&key_of(r#"{"temperature":1}"#)));
 }
@@ -63,9 +67,9 @@ fn parts_never_run_into_each_other() {
     let base = parts();
     let (ab, a_b) =
         (KeyParts { namespace: "ab", path: "c", ..base }, KeyParts { namespace: "a", path: "bc", ..base });
-    assert_ne!(key(&ab, b""), key(&a_b, b""));
+    assert_ne!(full_key(&ab, b""), full_key(&a_b, b""));
     let split = PromptSplit { rest: b"{}".to_vec(), text: "x".into() };
-    assert_ne!(Ok(semantic_key(&base, &split)), key(&base, b"{}"));
+    assert_ne!(Ok(semantic_key(&base, &split)), full_key(&base, b"{}"));
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn how_the_answer_is_delivered_changes_nothing() {
     ] {
         assert_eq!(key_of(body), plain, "{body}");
     }
-    let at = |path: &str, query: Option<&str>| key(&KeyParts { path, query, ..parts() }, b"{}").unwrap();
+    let at = |path: &str, query: Option<&str>| full_key(&KeyParts { path, query, ..parts() }, b"{}").unwrap();
     let gemini = at("/v1beta/models/g:generateContent", None);
     assert_eq!(gemini, at("/v1beta/models/g:streamGenerateContent", Some("alt=sse")));
     assert_eq!(gemini, at("/v1beta/models/g:streamGenerateContent", Some("key=secret&alt=sse")));
@@ -90,7 +94,7 @@ fn how_the_answer_is_delivered_changes_nothing() {
 
 #[test]
 fn headers_that_change_nothing_stay_out() {
-    let with = |headers: &[(&str, &[u8])]| key(&KeyParts { headers, ..parts() }, b"{}").unwrap();
+    let with = |headers: &[(&str, &[u8])]| full_key(&KeyParts { headers, ..parts() }, b"{}").unwrap();
     assert_eq!(with(&[("user-agent", b"x"), ("authorization", b"y"), ("x-request-id", b"1")]), with(&[]));
     let (beta, version) = (("anthropic-beta", &b"x"[..]), ("anthropic-version", &b"y"[..]));
     assert_eq!(with(&[beta, version]), with(&[version, beta]));
@@ -99,7 +103,7 @@ fn headers_that_change_nothing_stay_out() {
 
 #[test]
 fn bodies_that_are_not_json_count_byte_by_byte_and_by_their_type() {
-    let with = |kind, body: &[u8]| key(&KeyParts { content_type: Some(kind), ..parts() }, body).unwrap();
+    let with = |kind, body: &[u8]| full_key(&KeyParts { content_type: Some(kind), ..parts() }, body).unwrap();
     assert_eq!(with("text/plain", b"a b"), with("text/plain", b"a b"));
     assert_ne!(with("text/plain", b"a b"), with("text/plain", b"a  b"));
     assert_ne!(with("multipart/form-data; boundary=1", b"x"), with("multipart/form-data; boundary=2", b"x"));
@@ -108,13 +112,13 @@ fn bodies_that_are_not_json_count_byte_by_byte_and_by_their_type() {
 
 #[test]
 fn requests_without_a_reliable_key_are_not_cached() {
-    let refused = |body: &str| key(&parts(), body.as_bytes()).unwrap_err();
+    let refused = |body: &str| full_key(&parts(), body.as_bytes()).unwrap_err();
     assert_eq!(refused(r#"{"model":"a","model":"b"}"#), NotCacheable::DuplicateKey);
     assert_eq!(refused(&format!("{}1", "[".repeat(200))), NotCacheable::TooDeep);
     assert_eq!(refused(r#"{"conversation":"c_1"}"#), NotCacheable::Stateful("conversation"));
     assert_eq!(refused(r#"{"container":{"id":"c"}}"#), NotCacheable::Stateful("container"));
     assert_eq!(refused(r#"{"background":true}"#), NotCacheable::Stateful("background"));
-    assert!(key(&parts(), br#"{"background":false,"conversation":null}"#).is_ok());
+    assert!(full_key(&parts(), br#"{"background":false,"conversation":null}"#).is_ok());
 }
 
 #[test]

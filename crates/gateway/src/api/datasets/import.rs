@@ -97,26 +97,31 @@ fn parse(file: &ImportFile, cancellation: &Cancellation) -> Result<Option<Vec<Ca
 
 async fn store(app: &App, org: OrgId, id: DatasetId, cases: Vec<CaseContent>) -> ApiResult<()> {
     let (rows, now) = (cases.len(), app.services.clock.now());
-    let mut cases =
-        cases.into_iter().map(|content| (app.services.ids.new_id::<CaseId>(), content)).collect::<Vec<_>>();
+    let mut cases = cases.into_iter();
+    // Not all at once: making many ids takes long, and other requests need the thread.
+    let mut next_batch = || -> Vec<(CaseId, CaseContent)> {
+        cases.by_ref().take(BATCH_ROWS).map(|content| (app.services.ids.new_id(), content)).collect()
+    };
+    let mut batch = next_batch();
     let mut tx = app.services.db.begin().await?;
     let dataset = lock_with_room(&mut tx, org, id, rows).await?;
     if rows <= BATCH_ROWS {
-        datasets::add_cases(&mut tx, &dataset, cases, now).await?;
+        datasets::add_cases(&mut tx, &dataset, batch, now).await?;
         datasets::update_case_count(&mut tx, &dataset, count(rows), now).await?;
         return Ok(tx.commit().await?);
     }
     tx.commit().await?;
     while datasets::delete_abandoned(&app.services.db, id, now.plus(-ABANDONED_AFTER)).await? > 0 {}
-    let (Some((first, _)), Some((last, _))) = (cases.first(), cases.last()) else { return Ok(()) };
-    let range = (*first, *last);
+    let Some((first, _)) = batch.first() else { return Ok(()) };
+    let mut range = (*first, *first);
     let import =
         StagedImport { number: app.services.ids.next_row_id(), version: dataset.current_version + 1, now };
-    while !cases.is_empty() {
-        let rest = cases.split_off(BATCH_ROWS.min(cases.len()));
+    while let Some((last, _)) = batch.last() {
+        range.1 = *last;
         let mut tx = app.services.db.begin().await?;
-        import.add(&mut tx, id, std::mem::replace(&mut cases, rest)).await?;
+        import.add(&mut tx, id, batch).await?;
         tx.commit().await?;
+        batch = next_batch();
     }
     let mut tx = app.services.db.begin().await?;
     let dataset = lock_with_room(&mut tx, org, id, rows).await?;

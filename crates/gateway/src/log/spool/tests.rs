@@ -135,7 +135,9 @@ fn a_full_segment_is_open_until_its_last_row_is_kept_in_memory() {
     spool.append(0, row(2, "last"));
     assert!(!spool.segments().unwrap()[0].is_open);
     let segments = segment_paths(directory.path()).unwrap();
-    assert!(matches!(spool.take_recent(&segments[0], end, 9), RecentRows::Rows(rows, _) if rows[0].id == 2));
+    assert!(
+        matches!(spool.take_recent(&segments[0], end, (9, u64::MAX)), RecentRows::Rows(rows, _) if rows[0].id == 2)
+    );
 }
 
 #[test]
@@ -212,18 +214,18 @@ fn rows_in_memory_equal_those_on_disk_and_gaps_are_reported() {
     spool.append(1, row(4, "other lane"));
     let segments = segment_paths(directory.path()).unwrap();
     let on_disk = everything(directory.path());
-    let RecentRows::Rows(first, length) = spool.take_recent(&segments[0], 0, 2) else {
+    let RecentRows::Rows(first, length) = spool.take_recent(&segments[0], 0, (2, u64::MAX)) else {
         panic!("no rows in memory")
     };
     assert_eq!(first, on_disk[..2]);
     // Rows that were taken and not stored are read from disk, up to the third.
-    assert_eq!(spool.take_recent(&segments[0], 0, 2), RecentRows::StartsAfter(length));
+    assert_eq!(spool.take_recent(&segments[0], 0, (2, u64::MAX)), RecentRows::StartsAfter(length));
     assert!(
-        matches!(spool.take_recent(&segments[0], length, 9), RecentRows::Rows(rows, _) if rows == on_disk[2..3])
+        matches!(spool.take_recent(&segments[0], length, (9, u64::MAX)), RecentRows::Rows(rows, _) if rows == on_disk[2..3])
     );
-    assert_eq!(spool.take_recent(&segments[0], 0, 9), RecentRows::Empty);
+    assert_eq!(spool.take_recent(&segments[0], 0, (9, u64::MAX)), RecentRows::Empty);
     assert!(
-        matches!(spool.take_recent(&segments[1], 0, 9), RecentRows::Rows(rows, _) if rows == on_disk[3..])
+        matches!(spool.take_recent(&segments[1], 0, (9, u64::MAX)), RecentRows::Rows(rows, _) if rows == on_disk[3..])
     );
 }
 
@@ -235,13 +237,13 @@ fn memory_for_recent_rows_is_bounded_and_released() {
         spool.append(0, row(id, &body));
     }
     let segments = segment_paths(directory.path()).unwrap();
-    let RecentRows::Rows(kept, length) = spool.take_recent(&segments[0], 0, 100) else {
+    let RecentRows::Rows(kept, length) = spool.take_recent(&segments[0], 0, (100, u64::MAX)) else {
         panic!("no rows in memory")
     };
     assert!(kept.len() < 10, "{}", kept.len());
-    assert_eq!(spool.take_recent(&segments[0], length, 100), RecentRows::Empty);
+    assert_eq!(spool.take_recent(&segments[0], length, (100, u64::MAX)), RecentRows::Empty);
     spool.append(0, row(21, "small"));
-    assert!(matches!(spool.take_recent(&segments[0], length, 100), RecentRows::StartsAfter(_)));
+    assert!(matches!(spool.take_recent(&segments[0], length, (100, u64::MAX)), RecentRows::StartsAfter(_)));
     spool.remove_recent(&segments[0]);
-    assert_eq!(spool.take_recent(&segments[0], length, 100), RecentRows::Empty);
+    assert_eq!(spool.take_recent(&segments[0], length, (100, u64::MAX)), RecentRows::Empty);
 }
