@@ -204,7 +204,8 @@ async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
         app.services.tasks.spawn(admin::serve(Arc::clone(&app), listener));
     }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
-    log_ready(&app, &format!("http://{address}"), started.elapsed());
+    let scheme = if app.services.config.tls.is_some() { "https" } else { "http" };
+    log_ready(&app, &format!("{scheme}://{address}"), started.elapsed());
     exposure::log(&app.services);
     let serving = server.run(listener);
     let stopper = async {

@@ -9,7 +9,11 @@ pub fn log(services: &Services) {
     let egress_private = if services.egress.allows_private() { "allow" } else { "deny" };
     let (signup, operator_credentials) = (config.signup.as_str(), shared_credentials(config));
     let is_local = config.listen.ip().is_loopback();
-    let listener = if is_local { "loopback" } else { "network" };
+    let listener = match (is_local, config.tls.is_some()) {
+        (true, _) => "loopback",
+        (false, true) => "network with TLS",
+        (false, false) => "network without TLS",
+    };
     tracing::info!(listener, signup, egress_private, operator_credentials, "open to callers");
     for warning in warnings(config, services.egress.allows_private()) {
         tracing::warn!("{warning}");
@@ -35,9 +39,10 @@ fn warnings(config: &Config, allows_private: bool) -> Vec<String> {
     }
     let is_local = config.listen.ip().is_loopback();
     let is_open = config.signup == Signup::Open;
-    if !is_local {
+    if !is_local && config.tls.is_none() {
         warnings.push(format!(
-            "GATEWAY_LISTEN {} is not loopback: keys and tokens travel over plain HTTP; put a proxy with TLS in front",
+            "GATEWAY_LISTEN {} is not loopback: keys and tokens travel over plain HTTP; set GATEWAY_TLS_CERT and GATEWAY_TLS_KEY, or put a \
+             proxy with TLS in front",
             config.listen
         ));
     }

@@ -44,6 +44,8 @@ pub enum StartError {
     DataDir { path: String, error: std::io::Error },
     #[error("cannot listen on {address}: {why}")]
     Listen { address: String, why: String },
+    #[error("cannot use the TLS certificate: {0}")]
+    Tls(String),
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{0}")]

@@ -6,6 +6,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use gateway_core::ids::OrgId;
+use gateway_core::time::{DAY, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 
 /// The version of the sealed form.
@@ -33,16 +34,8 @@ impl Vault {
         Some(self)
     }
 
-    /// A vault with a derived key, for large numbers of values that would otherwise wear out the master key.
-    pub fn derived(master_key: &SecretString, purpose: &str) -> Option<Self> {
-        let bytes = hex::decode(master_key.expose_secret()).ok()?;
-        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes), purpose.as_bytes());
-        let key = RandomizedNonceKey::new(&AES_256_GCM, derived.as_ref()).ok()?;
-        Some(Self { key, accepted: Vec::new() })
-    }
-
     pub fn seal(&self, context: &str, secret: &str) -> Result<String, VaultError> {
-        let sealed = self.seal_bytes(context, secret.as_bytes().to_vec())?;
+        let sealed = seal_with(&self.key, context, secret.as_bytes().to_vec())?;
         Ok(format!("{KEY_ID}.{}", BASE64.encode(sealed)))
     }
 
@@ -60,17 +53,7 @@ impl Vault {
         self.seal(context, plain.expose_secret()).map(Some)
     }
 
-    pub fn seal_bytes(&self, context: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, VaultError> {
-        let nonce = self
-            .key
-            .seal_in_place_append_tag(Aad::from(context.as_bytes()), &mut plain)
-            .map_err(|_| VaultError)?;
-        let mut whole = nonce.as_ref().to_vec();
-        whole.append(&mut plain);
-        Ok(whole)
-    }
-
-    pub fn open_bytes(&self, context: &str, sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
+    fn open_bytes(&self, context: &str, sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
         let Some((last, others)) = self.accepted.split_last() else {
             return open_with(&self.key, context, sealed);
         };
@@ -81,6 +64,47 @@ impl Vault {
         }
         open_with(last, context, sealed)
     }
+}
+
+/// Seals large numbers of values. Each day has a key of its own, derived from the master key: with random nonces, one key
+/// must not seal more than some billion values.
+pub struct DailyVault {
+    key: hmac::Key,
+    purpose: &'static str,
+}
+
+/// The day is in front of a sealed value.
+const DAY_BYTES: usize = 8;
+
+impl DailyVault {
+    pub fn new(master_key: &SecretString, purpose: &'static str) -> Option<Self> {
+        let bytes = hex::decode(master_key.expose_secret()).ok()?;
+        Some(Self { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes), purpose })
+    }
+
+    pub fn seal(&self, context: &str, plain: Vec<u8>, now: Timestamp) -> Result<Vec<u8>, VaultError> {
+        let day = now.0.div_euclid(DAY);
+        let mut whole = day.to_be_bytes().to_vec();
+        whole.append(&mut seal_with(&self.key_of(day)?, context, plain)?);
+        Ok(whole)
+    }
+
+    pub fn open(&self, context: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, VaultError> {
+        let day = sealed.first_chunk::<DAY_BYTES>().map(|day| i64::from_be_bytes(*day)).ok_or(VaultError)?;
+        open_with(&self.key_of(day)?, context, sealed.split_off(DAY_BYTES))
+    }
+
+    fn key_of(&self, day: i64) -> Result<RandomizedNonceKey, VaultError> {
+        let derived = hmac::sign(&self.key, format!("{}/{day}", self.purpose).as_bytes());
+        RandomizedNonceKey::new(&AES_256_GCM, derived.as_ref()).map_err(|_| VaultError)
+    }
+}
+
+fn seal_with(key: &RandomizedNonceKey, context: &str, mut plain: Vec<u8>) -> Result<Vec<u8>, VaultError> {
+    let nonce = key.seal_in_place_append_tag(Aad::from(context.as_bytes()), &mut plain);
+    let mut whole = nonce.map_err(|_| VaultError)?.as_ref().to_vec();
+    whole.append(&mut plain);
+    Ok(whole)
 }
 
 /// `master_key` is 64 hex digits.
@@ -133,12 +157,29 @@ mod tests {
     #[test]
     fn bytes_open_only_in_their_context_and_with_the_key_of_their_purpose() {
         let key = "ab".repeat(32).into();
-        let cache = Vault::derived(&key, "cache").unwrap();
-        let sealed = cache.seal_bytes("a", b"\xff\x00body".to_vec()).unwrap();
-        assert_eq!(cache.open_bytes("a", sealed.clone()).unwrap(), b"\xff\x00body");
-        assert!(cache.open_bytes("b", sealed.clone()).is_err());
-        assert!(Vault::new(&key).unwrap().open_bytes("a", sealed.clone()).is_err());
-        assert!(cache.open_bytes("a", sealed[..5].to_vec()).is_err());
+        let cache = DailyVault::new(&key, "cache").unwrap();
+        let sealed = cache.seal("a", b"\xff\x00body".to_vec(), Timestamp(0)).unwrap();
+        assert_eq!(cache.open("a", sealed.clone()).unwrap(), b"\xff\x00body");
+        assert!(cache.open("b", sealed.clone()).is_err());
+        assert!(DailyVault::new(&key, "other").unwrap().open("a", sealed.clone()).is_err());
+        assert!(Vault::new(&key).unwrap().open_bytes("a", sealed[DAY_BYTES..].to_vec()).is_err());
+        assert!(
+            cache.open("a", sealed[..5].to_vec()).is_err() && cache.open("a", sealed[..15].to_vec()).is_err()
+        );
+    }
+
+    #[test]
+    fn each_day_has_a_key_of_its_own_and_old_values_still_open() {
+        let cache = DailyVault::new(&"ab".repeat(32).into(), "cache").unwrap();
+        let [first, last, next] =
+            [0, DAY - 1, DAY].map(|at| cache.seal("a", b"x".to_vec(), Timestamp(at)).unwrap());
+        for sealed in [&first, &last, &next] {
+            assert_eq!(cache.open("a", sealed.clone()).unwrap(), b"x");
+        }
+        assert_eq!(first[..DAY_BYTES], last[..DAY_BYTES]);
+        // The value of one day does not open as that of another.
+        let moved = [&next[..DAY_BYTES], &first[DAY_BYTES..]].concat();
+        assert!(cache.open("a", moved).is_err());
     }
 
     #[test]

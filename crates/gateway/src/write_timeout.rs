@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
-pub struct WriteTimeoutIo {
-    io: TokioIo<TcpStream>,
+pub struct WriteTimeoutIo<S> {
+    io: TokioIo<S>,
     timeout: Duration,
     /// Runs while a write is pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl WriteTimeoutIo {
-    pub fn new(stream: TcpStream, timeout: Duration) -> Self {
+impl<S> WriteTimeoutIo<S> {
+    pub fn new(stream: S, timeout: Duration) -> Self {
         Self { io: TokioIo::new(stream), timeout, timer: None }
     }
 
@@ -37,7 +37,7 @@ impl WriteTimeoutIo {
     }
 }
 
-impl Read for WriteTimeoutIo {
+impl<S: AsyncRead + Unpin> Read for WriteTimeoutIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl Read for WriteTimeoutIo {
     }
 }
 
-impl Write for WriteTimeoutIo {
+impl<S: AsyncWrite + Unpin> Write for WriteTimeoutIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
         self.check_timeout(context, written)

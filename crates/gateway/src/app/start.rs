@@ -48,7 +48,7 @@ use crate::services::{Services, StartError, migrate_all};
 use crate::shares::Shares;
 use crate::targets::OperatorTargets;
 use crate::tasks::Tasks;
-use crate::vault::Vault;
+use crate::vault::{DailyVault, Vault};
 use crate::{data_dir, log};
 
 /// How many rows a subscriber of the live tail may lag behind before it has to read from the store.
@@ -212,7 +212,7 @@ fn open_cache(
     let redis_tier = redis
         .map(|redis| {
             let vault =
-                Vault::derived(&config.master_key, "cache").ok_or(StartError::Crypto(INVALID_MASTER_KEY))?;
+                DailyVault::new(&config.master_key, "cache").ok_or(StartError::Crypto(INVALID_MASTER_KEY))?;
             let purges: Arc<dyn PurgeSource> = access.clone();
             Ok::<_, StartError>(RedisTier::new(Arc::clone(redis), vault, purges))
         })

@@ -14,7 +14,7 @@ use gateway_store::redis::cache;
 use tokio::sync::{Mutex, mpsc};
 
 use super::entry::CacheEntry;
-use crate::vault::Vault;
+use crate::vault::DailyVault;
 
 /// Entries that may wait to be written; more are not shared.
 const MAX_QUEUED_WRITES: usize = 256;
@@ -27,7 +27,7 @@ pub trait PurgeSource: Send + Sync {
 
 pub struct RedisTier {
     redis: Arc<RedisClient>,
-    vault: Vault,
+    vault: DailyVault,
     purges: Arc<dyn PurgeSource>,
     queue: mpsc::Sender<QueuedWrite>,
     queued: Mutex<mpsc::Receiver<QueuedWrite>>,
@@ -42,7 +42,7 @@ struct QueuedWrite {
 }
 
 impl RedisTier {
-    pub fn new(redis: Arc<RedisClient>, vault: Vault, purges: Arc<dyn PurgeSource>) -> Self {
+    pub fn new(redis: Arc<RedisClient>, vault: DailyVault, purges: Arc<dyn PurgeSource>) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED_WRITES);
         Self { redis, vault, purges, queue, queued: Mutex::new(queued) }
     }
@@ -58,7 +58,7 @@ impl RedisTier {
         // A Redis that is slow or unreachable has no entry.
         let found = cache::get(&self.redis, org, key, &generation).await.ok().flatten();
         let entry = found.and_then(|sealed| {
-            let opened = self.vault.open_bytes(&encryption_context(org, key), sealed).ok()?;
+            let opened = self.vault.open(&encryption_context(org, key), sealed).ok()?;
             CacheEntry::decode(&opened)
         });
         Some((generation, entry))
@@ -70,8 +70,8 @@ impl RedisTier {
             return;
         }
         let Ok(slot) = self.queue.try_reserve() else { return };
-        let sealed =
-            entry.encode().and_then(|bytes| self.vault.seal_bytes(&encryption_context(org, key), bytes).ok());
+        let context = encryption_context(org, key);
+        let sealed = entry.encode().and_then(|bytes| self.vault.seal(&context, bytes, entry.stored_at).ok());
         if let Some(sealed) = sealed {
             slot.send(QueuedWrite { org, key, generation, sealed, ttl: entry.ttl() });
         }

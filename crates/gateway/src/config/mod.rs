@@ -25,7 +25,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::connections::ConnectionLimits;
 pub use display::{masked_database_url, masked_toml};
-pub use operator::{EgressPrivate, OperatorCredentials, OperatorObjects, Signup};
+pub use operator::{EgressPrivate, OperatorCredentials, OperatorObjects, Signup, TlsFiles};
 use parse::{choice, flag, integer, invalid, non_empty, optional, parsed, small_integer};
 pub use raw::{RawSettings, SettingSource};
 pub use resources::raise_descriptor_limit;
@@ -42,6 +42,8 @@ pub struct ConfigError(pub String);
 pub struct Config {
     pub listen: SocketAddr,
     pub admin_listen: Option<SocketAddr>,
+    /// The listener speaks TLS.
+    pub tls: Option<Box<TlsFiles>>,
     pub data_dir: PathBuf,
     pub database_url: SecretString,
     pub database_connections: DatabaseConnections,
@@ -63,7 +65,7 @@ pub struct Config {
     pub signup: Signup,
     pub operator_credentials: OperatorCredentials,
     pub operator_objects: OperatorObjects,
-    pub judge: JudgeDefaults,
+    pub judge: Box<JudgeDefaults>,
     pub public_docs: bool,
     pub eval_queue: usize,
     pub max_body_bytes: usize,
@@ -185,6 +187,7 @@ impl Config {
         let memory_bytes = resources::memory_bytes(values)?;
         Ok(Self {
             listen,
+            tls: operator::tls(values)?,
             admin_listen: optional(values, "admin_listen", "an address such as 127.0.0.1:9090")?,
             database_url: database_url.into(),
             database_connections: DatabaseConnections::split(small_integer(
@@ -220,13 +223,13 @@ impl Config {
             signup: operator::signup(values)?,
             operator_credentials: operator::credentials(values)?,
             operator_objects: operator::objects(values)?,
-            judge: JudgeDefaults {
+            judge: Box::new(JudgeDefaults {
                 judge_provider: non_empty(values, "judge_provider")?,
                 judge_model: non_empty(values, "judge_model")?,
                 embed_provider: non_empty(values, "embed_provider")?,
                 embed_model: non_empty(values, "embed_model")?,
                 embed_dims: small_integer(values, "embed_dims", 1, 8192)?,
-            },
+            }),
             public_docs: flag(values, "public_docs")?,
             eval_queue: usize::try_from(integer(values, "eval_queue", 1, 1_000_000)?).unwrap_or(256),
             max_body_bytes: usize::try_from(integer(values, "max_body_bytes", 1024, 4 << 30)?)

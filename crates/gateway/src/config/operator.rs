@@ -1,6 +1,7 @@
 //! What the operator opens to callers: signup, the operator's own credentials, and private addresses.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use gateway_core::access::Plan;
 use gateway_core::accounts::check_slug;
@@ -8,6 +9,14 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::parse::{choice, invalid};
 use super::{Config, ConfigError, RawSettings};
+
+/// The PEM files of the listener's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, followed by those of its issuers.
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
 
 /// Who may create an account. The first account can always be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +83,21 @@ impl Config {
     pub fn credential_names(&self) -> Vec<&str> {
         let named = self.providers.iter().filter(|(_, settings)| settings.api_key.is_some());
         named.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// Both files or none.
+pub(super) fn tls(values: &RawSettings) -> Result<Option<Box<TlsFiles>>, ConfigError> {
+    let path = |key: &str| Some(values.get(key).trim()).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match (path("tls_cert"), path("tls_key")) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => Ok(Some(Box::new(TlsFiles { cert, key }))),
+        (Some(_), None) => {
+            Err(invalid("tls_key", "the file of the private key, because GATEWAY_TLS_CERT is set"))
+        }
+        (None, Some(_)) => {
+            Err(invalid("tls_cert", "the file of the certificate, because GATEWAY_TLS_KEY is set"))
+        }
     }
 }
 

@@ -19,6 +19,12 @@ const fn secret(key: &'static str, help: &'static str) -> Setting {
 
 pub static SETTINGS: &[Setting] = &[
     plain("listen", "127.0.0.1:8080", "address to listen on; port 0 selects a free port"),
+    plain(
+        "tls_cert",
+        "",
+        "PEM file with the certificate of the listener, followed by those of its issuers; read again when it changes",
+    ),
+    plain("tls_key", "", "PEM file with the private key of tls_cert"),
     plain("data_dir", "./data", "directory of the SQLite files, the log spool and generated secrets"),
     plain("database_url", "", "sqlite://PATH or postgres://…; default sqlite://{data_dir}/gateway.db"),
     plain(

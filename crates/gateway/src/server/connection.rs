@@ -13,6 +13,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::client_stream::ClientStream;
 use super::dispatch::{Dispatcher, respond};
 use super::guarded_body::GuardedBody;
 use crate::connections::OpenConnection;
@@ -78,6 +79,22 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
             return;
         }
     }
+    let stream = match &dispatcher.handlers.tls {
+        None => ClientStream::Plain(stream),
+        // The time limit of the request head includes the handshake.
+        Some(acceptor) => tokio::select! {
+            biased;
+            accepted = acceptor.accept(stream) => match accepted {
+                Ok(stream) => ClientStream::Tls(Box::new(stream)),
+                Err(_) => return,
+            },
+            () = close_requested.as_mut() => return,
+            () = timer.as_mut() => {
+                open.counters().closed_head_timeout.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        },
+    };
     let state = &open.state;
     let service = service_fn(|request| {
         let (dispatcher, active) = (Arc::clone(&dispatcher), state.begin_request());

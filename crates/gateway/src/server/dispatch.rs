@@ -74,7 +74,7 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
 }
 
 async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Response> {
-    let Dispatcher { handlers: Handlers { app, api, console }, worker } = dispatcher;
+    let Dispatcher { handlers: Handlers { app, api, console, tls: _ }, worker } = dispatcher;
     let access = &app.proxy.access;
     let request = &received.request;
     let path = request.uri().path();

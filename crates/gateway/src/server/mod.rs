@@ -2,10 +2,12 @@
 //! before routing it, except on public paths, so that an unauthenticated caller learns nothing about them.
 
 mod client;
+mod client_stream;
 mod connection;
 mod dispatch;
 mod errors;
 mod guarded_body;
+mod tls;
 mod worker;
 
 use std::io::ErrorKind;
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::Api;
 use crate::app::App;
@@ -22,6 +25,7 @@ use crate::connections::OpenConnection;
 use crate::console::Console;
 use crate::services::StartError;
 use connection::Client;
+use tls::Tls;
 use worker::{Handlers, WorkerThread};
 
 /// The pause after a failed accept, usually for lack of file descriptors.
@@ -61,6 +65,7 @@ impl Server {
     /// Starts all worker threads. If one cannot start, the others stop.
     pub fn start(app: Arc<App>) -> Result<Self, StartError> {
         let handlers = Handlers {
+            tls: start_tls(&app)?,
             api: Arc::new(Api::new(Arc::clone(&app))),
             console: Arc::new(Console::load()),
             app: Arc::clone(&app),
@@ -82,6 +87,15 @@ impl Server {
             let _ = worker.await;
         }
     }
+}
+
+/// The TLS side of the listener, if it has one, with its certificate kept up to date.
+fn start_tls(app: &App) -> Result<Option<TlsAcceptor>, StartError> {
+    let Some(files) = &app.services.config.tls else { return Ok(None) };
+    let tls = Tls::open(files)?;
+    let acceptor = TlsAcceptor::from(tls.server_config()?);
+    app.services.tasks.spawn(tls.watch(Arc::clone(&app.services)));
+    Ok(Some(acceptor))
 }
 
 async fn accept(app: &App, workers: &[WorkerThread], listener: TcpListener) {

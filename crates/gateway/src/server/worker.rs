@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Client, connection_builder, serve};
 use super::dispatch::Dispatcher;
@@ -32,6 +33,7 @@ pub struct Handlers {
     pub app: Arc<App>,
     pub api: Arc<Api>,
     pub console: Arc<Console>,
+    pub tls: Option<TlsAcceptor>,
 }
 
 pub struct WorkerThread {

@@ -105,6 +105,7 @@ mod smoke;
 mod stored_data;
 mod system;
 mod teams;
+mod tls;
 mod tokens;
 mod translation_failures;
 mod usage;

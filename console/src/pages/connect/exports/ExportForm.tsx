@@ -74,7 +74,7 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
         ))}
       </fieldset>
       {kind === 'webhook' && (
-        <Field label="Signing secret" hint={config?.has_secret ? 'Set. Leave empty to keep it.' : 'Optional; whsec_ and base64, or any text.'} error={save.fields['secret']}>
+        <Field label="Signing secret" hint={config?.has_secret ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : 'Optional; whsec_ and base64, or any text.'} error={save.fields['secret']}>
           <SecretInput mono autoComplete="off" value={secret} placeholder={config?.has_secret ? 'set – replace' : ''} onChange={(event) => setSecret(event.target.value)} />
         </Field>
       )}

@@ -61,7 +61,7 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           </Field>
         </div>
       )}
-      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it.' : 'Sealed with the master key; nobody can read it back.'} error={save.fields['api_key']}>
+      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : 'Sealed with the master key; nobody can read it back.'} error={save.fields['api_key']}>
         <SecretInput mono autoComplete="off" autoFocus={offer !== null} value={apiKey} placeholder={stored?.has_api_key ? 'set – replace' : ''} onChange={(event) => setApiKey(event.target.value)} />
       </Field>
       <Field label="Base URL" hint={isCustom ? 'Paths of requests are appended as they are.' : 'Leave empty for the provider’s own address.'} error={save.fields['base_url']}>

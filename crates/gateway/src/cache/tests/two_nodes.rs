@@ -6,7 +6,7 @@ use gateway_store::cache_purges::{CachePurges, Generation};
 use gateway_store::redis::RedisClient;
 
 use super::*;
-use crate::vault::Vault;
+use crate::vault::DailyVault;
 
 /// Stands in for the database that the nodes share. Each test has organizations of its own.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Drop for Node {
 #[expect(clippy::disallowed_methods, reason = "a test reads its environment and starts its tasks directly")]
 fn node(url: &str, purges: &Arc<SharedPurges>, master_key: &str) -> Node {
     let redis = Arc::new(RedisClient::new(url).unwrap());
-    let vault = Vault::derived(&master_key.repeat(32).into(), "cache").unwrap();
+    let vault = DailyVault::new(&master_key.repeat(32).into(), "cache").unwrap();
     let purges: Arc<dyn PurgeSource> = purges.clone();
     let redis_tier = RedisTier::new(Arc::clone(&redis), vault, purges);
     let cache = Arc::new(Cache::new(64 << 20, Clock::default(), Some(redis_tier)));

@@ -100,7 +100,7 @@ impl GatewayProcess {
             let signal = child.wait().unwrap().signal();
             return Err(EarlyEnd { signal, log: log.join().unwrap() });
         };
-        let address = ready["url"].as_str().and_then(|url| url.strip_prefix("http://")).unwrap();
+        let address = ready["url"].as_str().and_then(|url| Some(url.split_once("://")?.1)).unwrap();
         Ok(Self { child, address: address.parse().unwrap(), ready, log: Some(log) })
     }
 
