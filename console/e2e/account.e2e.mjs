@@ -75,7 +75,7 @@ test('a person with an account accepts an invitation, signed in or not', async (
 
   const other = await signUp(shared.gateway)
   const second = await openPage(shared.browser, shared.gateway, { path: `/invite/${(await invite(other.email)).invite_token}` })
-  await second.getByRole('button', { name: 'Sign in and join' }).click()
+  await second.getByRole('button', { name: 'Sign in', exact: true }).click()
   await second.getByLabel('Email').fill(other.email)
   await second.getByLabel('Password', { exact: true }).fill(other.password)
   await inspect(second, 'invite-account')
@@ -125,7 +125,7 @@ test('the password is changed, sessions are ended, and a reset link is opened', 
   await page.getByText('Your password is changed').waitFor()
   await page.getByRole('button', { name: 'End the session from 127.0.0.1' }).waitFor({ state: 'detached' })
   await inspect(page, 'account-sessions')
-  await page.getByRole('button', { name: 'Sign out everywhere' }).click()
+  await page.getByRole('button', { name: 'End all sessions' }).click()
   await page.waitForURL(/\/console\/login/)
   page.clean({ allow: /401|403/ })
 

@@ -19,7 +19,8 @@ test('a limited key is created, shown once, works within its limits and not beyo
   await page.getByRole('button', { name: 'Create key' }).click()
   const dialog = page.getByRole('dialog', { name: 'Create key' })
   await dialog.getByLabel('Name').fill('checkout')
-  await dialog.getByLabel('Only some providers or models').check()
+  assert.ok(await dialog.getByLabel('Calling models').isChecked(), 'a new key is for calling models')
+  await dialog.getByLabel('Calling some providers or models').check()
   await dialog.getByRole('status').getByText('at least one').waitFor()
   await dialog.getByLabel('Providers', { exact: true }).fill('sandbox')
   await dialog.getByLabel('Models', { exact: true }).fill('sandbox-s*')
@@ -44,6 +45,33 @@ test('a limited key is created, shown once, works within its limits and not beyo
   assert.ok(!(await page.content()).includes(key), 'a key that was shown is gone from the page')
   await row(page, 'checkout').getByText('provider:sandbox').waitFor()
   await inspect(page, 'keys')
+  page.clean()
+})
+
+test('a new key calls models and sees only its own rows, unless it may read', async () => {
+  const person = await signUp(shared.gateway)
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/keys' })
+  const create = async (name, choose) => {
+    await page.getByRole('button', { name: 'Create key' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Create key' })
+    await dialog.getByLabel('Name').fill(name)
+    await choose(dialog)
+    await dialog.getByRole('button', { name: 'Create key' }).click()
+    const shown = page.getByRole('dialog', { name: `${name} is ready` })
+    const key = await shownSecret(shown)
+    await shown.getByRole('button', { name: 'Done' }).click()
+    return key
+  }
+  const logs = async (key) => (await (await fetch(`${shared.gateway.url}/api/v1/logs`, { headers: { 'x-gateway-key': key } })).json()).logs.length
+  const app = await create('app', async () => undefined)
+  const reader = await create('reader', (dialog) => dialog.getByLabel('Reading').check())
+  assert.equal((await chat(shared.gateway, person.key)).status, 200)
+  assert.equal((await chat(shared.gateway, app)).status, 200)
+  assert.equal((await chat(shared.gateway, reader)).status, 403)
+  assert.equal(await logs(app), 1)
+  assert.equal(await logs(reader), 2)
+  await row(page, 'app').getByText('proxy', { exact: true }).waitFor()
+  await row(page, 'reader').getByText('read', { exact: true }).waitFor()
   page.clean()
 })
 

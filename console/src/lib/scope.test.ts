@@ -16,6 +16,9 @@ it('providers are alternatives, so are models, and both kinds must match if both
   expect(allows(['provider:open*', 'model:gpt*'], 'openai', 'o3')).toBe(false)
   expect(allows(['provider:openai', 'model:gpt-4o'], 'azure-openai', 'gpt-4o')).toBe(false)
   expect(allows(['provider:none', '*'], 'openai', 'o3')).toBe(true)
+  expect(allows(['proxy'], 'openai', 'o3')).toBe(true)
+  expect(allows(['read'], 'openai', 'o3')).toBe(false)
+  expect(allows(['read', 'provider:openai'], 'openai', 'o3')).toBe(true)
 })
 
 it('lists the models that a key can call', () => {
@@ -26,13 +29,16 @@ it('lists the models that a key can call', () => {
 
 it('goes from scopes to the form and back', () => {
   const scopes = ['provider:openai', 'model:gpt-4o*', 'model:meta:llama']
-  expect(parseScopes(scopes)).toEqual({ providers: ['openai'], models: ['gpt-4o*', 'meta:llama'] })
-  expect(formatScopes(parseScopes(scopes))).toEqual(scopes)
-  expect(formatScopes({ providers: [], models: [] })).toEqual(['*'])
+  expect(parseScopes(scopes)).toEqual({ use: 'some', providers: ['openai'], models: ['gpt-4o*', 'meta:llama'], reads: false })
+  for (const list of [scopes, [...scopes, 'read'], ['*'], ['proxy'], ['proxy', 'read'], ['read']]) {
+    expect(formatScopes(parseScopes(list))).toEqual(list)
+  }
+  expect(formatScopes(parseScopes([]))).toEqual(['proxy'])
 })
 
 it('reports invalid scopes', () => {
   expect(validateScopes(['*'])).toBeNull()
+  expect(validateScopes(['proxy', 'read'])).toBeNull()
   expect(validateScopes(['provider:openai', 'model:a/b:c'])).toBeNull()
   expect(validateScopes([])).toMatch(/at least one/)
   expect(validateScopes(['model:'])).toMatch(/no provider or model/)

@@ -1,12 +1,19 @@
 /**
- * Key scopes, with the same rules as the gateway. Provider scopes are alternatives, and so are model scopes. If both
- * kinds are present, a request must match one of each. A trailing `*` is a wildcard.
+ * Key scopes, with the same rules as the gateway. `*` allows everything, also to manage. `proxy` allows all providers and
+ * models, `read` what a viewer may read. Provider scopes are alternatives, and so are model scopes. If both kinds are
+ * present, a request must match one of each. A trailing `*` is a wildcard.
  */
+
+/** What a key is for. */
+export type KeyUse = 'proxy' | 'some' | 'read' | 'everything'
 
 /** Form state of the scopes; an empty list means no restriction. */
 export interface ScopeSelection {
+  use: KeyUse
   providers: string[]
   models: string[]
+  /** Reads log rows and usage of others, besides calling models. */
+  reads: boolean
 }
 
 export interface CallableModel {
@@ -27,17 +34,25 @@ export function allowsEverything(scopes: readonly string[]): boolean {
 }
 
 export function parseScopes(scopes: readonly string[]): ScopeSelection {
-  return { providers: namesOfKind(scopes, 'provider'), models: namesOfKind(scopes, 'model') }
+  const [providers, models] = [namesOfKind(scopes, 'provider'), namesOfKind(scopes, 'model')]
+  const reads = scopes.includes('read')
+  const limited = providers.length + models.length > 0
+  const use = allowsEverything(scopes) ? 'everything' : scopes.includes('proxy') || scopes.length === 0 ? 'proxy' : limited ? 'some' : 'read'
+  return { use, providers, models, reads }
 }
 
-export function formatScopes({ providers, models }: ScopeSelection): string[] {
-  const scopes = [...providers.map((name) => `provider:${name}`), ...models.map((name) => `model:${name}`)]
-  return scopes.length > 0 ? scopes : ['*']
+export function formatScopes({ use, providers, models, reads }: ScopeSelection): string[] {
+  if (use === 'everything') return ['*']
+  if (use === 'read') return ['read']
+  const named = [...providers.map((name) => `provider:${name}`), ...models.map((name) => `model:${name}`)]
+  if (use === 'some' && named.length === 0) return []
+  return [...(use === 'proxy' ? ['proxy'] : named), ...(reads ? ['read'] : [])]
 }
 
 export function allows(scopes: readonly string[], provider: string, model: string): boolean {
-  if (allowsEverything(scopes)) return true
+  if (allowsEverything(scopes) || scopes.includes('proxy')) return true
   const { providers, models } = parseScopes(scopes)
+  if (providers.length + models.length === 0) return false
   return matchesAny(providers, provider) && matchesAny(models, model)
 }
 
@@ -50,9 +65,9 @@ export function callableModels(scopes: readonly string[], providers: readonly Pr
 
 /** Returns the validation error of a list of scopes, or null. */
 export function validateScopes(scopes: readonly string[]): string | null {
-  if (scopes.length === 0) return 'Name at least one provider or model, or allow everything'
+  if (scopes.length === 0) return 'Name at least one provider or model, or choose another use'
   if (scopes.length > MAX_SCOPES) return `At most ${MAX_SCOPES} scopes fit on one key`
-  const invalid = scopes.find((scope) => scope !== '*' && !isWellFormed(scope))
+  const invalid = scopes.find((scope) => !['*', 'proxy', 'read'].includes(scope) && !isWellFormed(scope))
   return invalid === undefined ? null : `“${invalid}” is no provider or model: names have no spaces and at most ${MAX_NAME_BYTES} characters`
 }
 

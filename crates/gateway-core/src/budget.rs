@@ -119,6 +119,47 @@ pub struct Spender {
     pub team: Option<TeamId>,
 }
 
+/// What a call costs, or what it may cost at most before it is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    pub cost: Amount,
+    /// The call may have cost more, but there is no price for it.
+    pub is_unpriced: bool,
+}
+
+impl Charge {
+    pub fn priced(cost: Amount) -> Self {
+        Self { cost, is_unpriced: false }
+    }
+
+    /// No budget counts it.
+    pub fn is_nothing(&self) -> bool {
+        self.cost <= 0 && !self.is_unpriced
+    }
+}
+
+/// What a budget does about calls without a price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unpriced {
+    /// They are admitted and count nothing.
+    #[default]
+    Allow,
+    /// They are rejected.
+    Refuse,
+    /// Each counts this amount.
+    Flat(Amount),
+}
+
+impl Unpriced {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Refuse => "refuse",
+            Self::Flat(_) => "flat",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub id: BudgetId,
@@ -128,6 +169,7 @@ pub struct Budget {
     pub period: Period,
     pub soft_limit: Option<Amount>,
     pub hard_limit: Option<Amount>,
+    pub unpriced: Unpriced,
     pub created_at: Timestamp,
 }
 
@@ -139,6 +181,19 @@ impl Budget {
             Scope::Team(team) => spender.team == Some(team),
             Scope::App(app) => spender.app == Some(app),
             Scope::Key(_) => spender.key.is_some_and(|key| self.keys.contains(&key)),
+        }
+    }
+
+    /// What a call counts in this budget.
+    pub fn amount_of(&self, charge: Charge) -> Amount {
+        self.sum_of(charge.cost, u64::from(charge.is_unpriced))
+    }
+
+    /// What calls count in this budget: their known cost, and the number of those without a price.
+    pub fn sum_of(&self, cost: Amount, unpriced_calls: u64) -> Amount {
+        match self.unpriced {
+            Unpriced::Allow | Unpriced::Refuse => cost,
+            Unpriced::Flat(flat) => cost.saturating_add(flat.saturating_mul(Amount::from(unpriced_calls))),
         }
     }
 

@@ -1,15 +1,22 @@
-//! Key scopes: which providers and models a key may reach, and how several scopes combine.
+//! Key scopes: which providers and models a key may reach, what it may do in the management API, and how several scopes
+//! combine.
 //!
-//! `*` allows everything. Scopes of the same kind are alternatives. If a key has both provider and model scopes, a
-//! request must match one of each. A trailing `*` is a wildcard.
+//! `*` allows everything. `proxy` allows all providers and models, and in the management API only the key's own log rows
+//! and usage. `read` allows what a viewer may read. `provider:` and `model:` scopes make the key a member that reads only
+//! its own log rows. Scopes of one of these kinds are alternatives. If a key has both provider and model scopes, a request
+//! must match one of each. A trailing `*` is a wildcard.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::Role;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Scope {
     All,
+    Proxy,
+    Read,
     Provider(Pattern),
     Model(Pattern),
 }
@@ -43,7 +50,7 @@ pub struct Scopes(Vec<Scope>);
 pub enum InvalidScope {
     #[error("scopes must not be empty: omit the field for full access, or name at least one scope")]
     Empty,
-    #[error("unknown scope '{0}': expected '*', 'provider:<name>' or 'model:<name>'")]
+    #[error("unknown scope '{0}': expected '*', 'proxy', 'read', 'provider:<name>' or 'model:<name>'")]
     Unknown(String),
     #[error("too many scopes: at most 100")]
     TooMany,
@@ -69,19 +76,38 @@ impl Scopes {
         self.0.contains(&Scope::All)
     }
 
+    /// The highest role of the key in the management API. `None` if it may not use it but for its own log rows and usage.
+    pub fn max_role(&self) -> Option<Role> {
+        if self.is_all() {
+            Some(Role::Admin)
+        } else if self.names_targets() {
+            Some(Role::Member)
+        } else if self.0.contains(&Scope::Read) {
+            Some(Role::Viewer)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the key reads log rows, sessions and usage of others.
+    pub fn reads_all(&self) -> bool {
+        self.0.iter().any(|scope| matches!(scope, Scope::All | Scope::Read))
+    }
+
     /// Whether the scopes depend on the model. Requests with an unknown model must then be rejected.
     pub fn names_models(&self) -> bool {
-        !self.is_all() && self.0.iter().any(|scope| matches!(scope, Scope::Model(_)))
+        !self.reaches_all() && self.0.iter().any(|scope| matches!(scope, Scope::Model(_)))
     }
 
     /// Whether the provider is allowed for some model.
     pub fn allow_provider(&self, provider: &str) -> bool {
+        if self.reaches_all() || !self.names_targets() {
+            return self.reaches_all();
+        }
         let mut providers = KindMatch::Absent;
         for scope in &self.0 {
-            match scope {
-                Scope::All => return true,
-                Scope::Provider(pattern) => providers.record(pattern.matches(provider)),
-                Scope::Model(_) => {}
+            if let Scope::Provider(pattern) = scope {
+                providers.record(pattern.matches(provider));
             }
         }
         providers.granted()
@@ -89,15 +115,27 @@ impl Scopes {
 
     /// `model` is `None` if the request names no model.
     pub fn allow(&self, provider: &str, model: Option<&str>) -> bool {
+        if self.reaches_all() || !self.names_targets() {
+            return self.reaches_all();
+        }
         let (mut providers, mut models) = (KindMatch::Absent, KindMatch::Absent);
         for scope in &self.0 {
             match scope {
-                Scope::All => return true,
                 Scope::Provider(pattern) => providers.record(pattern.matches(provider)),
                 Scope::Model(pattern) => models.record(model.is_some_and(|model| pattern.matches(model))),
+                Scope::All | Scope::Proxy | Scope::Read => {}
             }
         }
         providers.granted() && models.granted()
+    }
+
+    /// All providers and models.
+    fn reaches_all(&self) -> bool {
+        self.0.iter().any(|scope| matches!(scope, Scope::All | Scope::Proxy))
+    }
+
+    fn names_targets(&self) -> bool {
+        self.0.iter().any(|scope| matches!(scope, Scope::Provider(_) | Scope::Model(_)))
     }
 }
 
@@ -124,8 +162,11 @@ impl KindMatch {
 
 fn parse_one(text: &str) -> Result<Scope, InvalidScope> {
     let unknown = || InvalidScope::Unknown(text.chars().take(100).collect());
-    if text == "*" {
-        return Ok(Scope::All);
+    match text {
+        "*" => return Ok(Scope::All),
+        "proxy" => return Ok(Scope::Proxy),
+        "read" => return Ok(Scope::Read),
+        _ => {}
     }
     let (kind, name) = text.split_once(':').ok_or_else(unknown)?;
     let well_formed = !name.is_empty()
@@ -142,6 +183,8 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, pattern) = match self {
             Scope::All => return f.write_str("*"),
+            Scope::Proxy => return f.write_str("proxy"),
+            Scope::Read => return f.write_str("read"),
             Scope::Provider(pattern) => ("provider", pattern),
             Scope::Model(pattern) => ("model", pattern),
         };
@@ -187,6 +230,13 @@ mod tests {
             (&["provider:openai", "model:gpt-4o"], "openai", Some("o1"), false),
             (&["provider:openai", "model:gpt-4o"], "groq", Some("gpt-4o"), false),
             (&["provider:openai", "*"], "groq", None, true),
+            (&["proxy"], "groq", None, true),
+            (&["proxy", "model:gpt-4o"], "groq", None, true),
+            (&["read"], "openai", Some("gpt-4o"), false),
+            (&["read"], "openai", None, false),
+            (&["read", "proxy"], "openai", None, true),
+            (&["read", "provider:openai"], "openai", None, true),
+            (&["read", "provider:openai"], "groq", None, false),
         ];
         for (texts, provider, model, expected) in cases {
             let scopes = Scopes::parse(texts).unwrap();
@@ -196,7 +246,21 @@ mod tests {
 
     #[test]
     fn unknown_forms_are_rejected() {
-        for bad in ["", "**", "all", "provider", "provider:", "model:", "Provider:x", "team:x", "model:a b"] {
+        for bad in [
+            "",
+            "**",
+            "all",
+            "Proxy",
+            "proxy:",
+            "read:x",
+            "read*",
+            "provider",
+            "provider:",
+            "model:",
+            "Provider:x",
+            "team:x",
+            "model:a b",
+        ] {
             assert_eq!(Scopes::parse(&[bad]), Err(InvalidScope::Unknown(bad.to_owned())), "{bad}");
         }
         for bad in ["provider:a b", "provider:a\u{7f}", "model:a\u{7f}", "model:a\u{a0}"] {
@@ -233,14 +297,34 @@ mod tests {
             (&["provider:a"], false),
             (&["*"], false),
             (&["model:a", "*"], false),
+            (&["model:a", "proxy"], false),
+            (&["model:a", "read"], true),
+            (&["read"], false),
         ] {
             assert_eq!(Scopes::parse(texts).unwrap().names_models(), expected, "{texts:?}");
         }
     }
 
     #[test]
+    fn scopes_decide_on_the_role_and_on_what_is_read() {
+        for (texts, role, reads_all) in [
+            (&["*"][..], Some(Role::Admin), true),
+            (&["*", "proxy"], Some(Role::Admin), true),
+            (&["proxy"], None, false),
+            (&["read"], Some(Role::Viewer), true),
+            (&["proxy", "read"], Some(Role::Viewer), true),
+            (&["provider:a"], Some(Role::Member), false),
+            (&["model:a", "proxy"], Some(Role::Member), false),
+            (&["model:a", "read"], Some(Role::Member), true),
+        ] {
+            let scopes = Scopes::parse(texts).unwrap();
+            assert_eq!((scopes.max_role(), scopes.reads_all()), (role, reads_all), "{texts:?}");
+        }
+    }
+
+    #[test]
     fn scopes_read_back_as_they_were_written() {
-        let texts = ["provider:openai", "model:gpt-4o*", "model:a:b"];
+        let texts = ["provider:openai", "model:gpt-4o*", "model:a:b", "proxy", "read"];
         assert_eq!(Vec::<String>::from(Scopes::parse(&texts).unwrap()), texts);
         let json = r#"["provider:openai","model:gpt-4o*"]"#;
         let scopes: Scopes = serde_json::from_str(json).unwrap();
@@ -254,7 +338,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_request_matches_one_scope_of_each_kind(
-            texts in prop::collection::vec("\\*|(provider|model):([ab]{1,2}\\*?|\\*)", 1..5),
+            texts in prop::collection::vec("\\*|proxy|read|(provider|model):([ab]{1,2}\\*?|\\*)", 1..5),
             provider in "[ab]{1,3}",
             model in prop::option::of("[ab]{1,3}"),
         ) {
@@ -266,8 +350,9 @@ mod tests {
                         None => name == pattern,
                     }))
             };
-            let all = texts.iter().any(|text| text == "*");
-            let by_provider = all || fits("provider:", Some(&provider));
+            let all = texts.iter().any(|text| text == "*" || text == "proxy");
+            let reads_only = texts.iter().all(|text| text == "read");
+            let by_provider = all || (!reads_only && fits("provider:", Some(&provider)));
             let scopes = Scopes::parse(&texts).unwrap();
             prop_assert_eq!(scopes.allow_provider(&provider), by_provider);
             let expected = all || (by_provider && fits("model:", model.as_deref()));

@@ -1,8 +1,9 @@
 //! Users, and their role in an organization.
 
 use gateway_core::access::Role;
-use gateway_core::ids::{OrgId, UserId};
+use gateway_core::ids::{OrgId, TeamId, UserId};
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::row::args;
 use crate::table::{self, Table as _, table};
@@ -36,6 +37,28 @@ pub async fn find_by_email(db: &Db, email: &str) -> Result<Option<User>, StoreEr
 pub async fn find(db: &Db, id: UserId) -> Result<Option<User>, StoreError> {
     let row = db.opt(User::select("id = $1"), args![id]).await?;
     table::read_opt(row.as_ref())
+}
+
+/// A membership as far as requests of the member are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership {
+    pub role: Role,
+    /// The team whose budgets the member's calls count against.
+    pub team_id: Option<TeamId>,
+}
+
+/// The team of the member `m.user_id` of the organization `m.org_id` whose budgets their calls count against: the oldest
+/// of their teams with a budget, else the oldest.
+pub(crate) const TEAM_OF_MEMBER: &str = "SELECT t.id FROM teams t JOIN team_members tm ON tm.team_id = t.id \
+    LEFT JOIN budgets b ON b.team_id = t.id WHERE t.org_id = m.org_id AND tm.user_id = m.user_id \
+    ORDER BY CASE WHEN b.id IS NULL THEN 1 ELSE 0 END, t.id LIMIT 1";
+
+pub async fn find_membership(db: &Db, org: OrgId, user: UserId) -> Result<Option<Membership>, StoreError> {
+    let sql = format!(
+        "SELECT m.role, ({TEAM_OF_MEMBER}) AS team_id FROM memberships m WHERE m.org_id = $1 AND m.user_id = $2"
+    );
+    let row = db.opt(AssertSqlSafe(sql), args![org, user]).await?;
+    row.map(|row| Ok(Membership { role: row.get("role")?, team_id: row.get("team_id")? })).transpose()
 }
 
 /// The role of a user in an organization; none for a user that is not a member.

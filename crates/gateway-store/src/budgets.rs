@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use gateway_core::budget::{AlertKind, Budget, Scope, limit_columns, limit_from_columns};
+use gateway_core::budget::{AlertKind, Amount, Budget, Scope, Unpriced, limit_columns, limit_from_columns};
 use gateway_core::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
@@ -13,7 +13,7 @@ use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError, Tx};
 
 const COLUMNS: &str = "id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, soft_limit_coarse, \
-     hard_limit_coarse, created_at";
+     hard_limit_coarse, unpriced, unpriced_flat, created_at";
 
 /// A limit that was reached in the period that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
     let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
         "INSERT INTO budgets (id, org_id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, \
-         soft_limit_coarse, hard_limit_coarse, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+         soft_limit_coarse, hard_limit_coarse, unpriced, unpriced_flat, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         args![
             budget.id,
             org,
@@ -41,6 +42,8 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
             hard.0,
             soft.1,
             hard.1,
+            budget.unpriced.name(),
+            flat_column(budget.unpriced),
             budget.created_at
         ],
     )
@@ -54,7 +57,8 @@ pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
     let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
         "UPDATE budgets SET scope = $3, team_id = $4, app_id = $5, key_id = $6, period = $7, soft_limit = $8, \
-         hard_limit = $9, soft_limit_coarse = $10, hard_limit_coarse = $11 WHERE org_id = $1 AND id = $2",
+         hard_limit = $9, soft_limit_coarse = $10, hard_limit_coarse = $11, unpriced = $12, unpriced_flat = $13 \
+         WHERE org_id = $1 AND id = $2",
         args![
             org,
             budget.id,
@@ -66,7 +70,9 @@ pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
             soft.0,
             hard.0,
             soft.1,
-            hard.1
+            hard.1,
+            budget.unpriced.name(),
+            flat_column(budget.unpriced)
         ],
     )
     .await
@@ -125,6 +131,18 @@ pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Budget>, Sto
 /// All budgets of an organization, newest first.
 pub async fn list_all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
     fetch(db, org, None, i64::MAX).await
+}
+
+/// Whether an application, or the team that it belongs to, has a budget.
+pub async fn limit_app(tx: &mut Tx, org: OrgId, app: AppId) -> Result<bool, StoreError> {
+    let row = tx
+        .opt(
+            "SELECT 1 AS one FROM budgets b JOIN apps a ON b.app_id = a.id OR b.team_id = a.team_id \
+             WHERE b.org_id = $1 AND a.id = $2 LIMIT 1",
+            args![org, app],
+        )
+        .await?;
+    Ok(row.is_some())
 }
 
 /// Whether the organization has any budget.
@@ -205,6 +223,13 @@ pub async fn record_notice(
     Ok(added == 1)
 }
 
+fn flat_column(unpriced: Unpriced) -> Option<i64> {
+    match unpriced {
+        Unpriced::Allow | Unpriced::Refuse => None,
+        Unpriced::Flat(flat) => Some(i64::try_from(flat).unwrap_or(i64::MAX)),
+    }
+}
+
 fn columns(scope: Scope) -> (Arg, Arg, Arg) {
     let (mut team, mut app, mut key) = (None, None, None);
     match scope {
@@ -232,6 +257,11 @@ fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
         period: row.get::<String>("period")?.parse().map_err(|why: &str| StoreError::Other(why.into()))?,
         soft_limit: limit_from_columns(row.get("soft_limit")?, row.get("soft_limit_coarse")?),
         hard_limit: limit_from_columns(row.get("hard_limit")?, row.get("hard_limit_coarse")?),
+        unpriced: match row.get::<String>("unpriced")?.as_str() {
+            "refuse" => Unpriced::Refuse,
+            "flat" => Unpriced::Flat(row.get::<Option<i64>>("unpriced_flat")?.map_or(0, Amount::from)),
+            _ => Unpriced::Allow,
+        },
         created_at: row.get("created_at")?,
     })
 }

@@ -7,6 +7,7 @@ use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
+use crate::accounts::TEAM_OF_MEMBER;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::args;
@@ -126,9 +127,16 @@ pub struct KeyAccess {
     pub team_id: Option<TeamId>,
 }
 
+/// The team is that of the application. A key with the rights of a member or less counts for the team of the member who
+/// made it, directly or by another key, unless its application has a team: a new key is no way around a team's budget.
 pub async fn find_access(db: &Db, hash: KeyHash) -> Result<Option<KeyAccess>, StoreError> {
     let sql = format!(
-        "SELECT {}, a.team_id FROM api_keys k LEFT JOIN apps a ON a.id = k.app_id WHERE k.hash = $1",
+        "WITH RECURSIVE made (id, by) AS (SELECT k.id, k.created_by FROM api_keys k WHERE k.hash = $1 UNION \
+         SELECT p.id, p.created_by FROM api_keys p JOIN made ON p.id = made.by) \
+         SELECT {}, COALESCE(a.team_id, (SELECT ({TEAM_OF_MEMBER}) FROM memberships m \
+         WHERE k.role IN ('member', 'viewer') AND m.org_id = k.org_id \
+         AND m.user_id IN (SELECT by FROM made) LIMIT 1)) AS team_id \
+         FROM api_keys k LEFT JOIN apps a ON a.id = k.app_id WHERE k.hash = $1",
         Key::columns("k.")
     );
     let row = db.opt(AssertSqlSafe(sql), args![hash]).await?;

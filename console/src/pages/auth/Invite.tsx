@@ -75,7 +75,7 @@ function WithNewAccount({ onOther }: { onOther: () => void }) {
         await signUp({ email, password, display_name: display_name || null, invite_token: token })
         await navigate({ to: '/' })
       }}
-      below={<Other label="Already have an account?" action="Sign in and join" onClick={onOther} />}
+      below={<Other label="Already have an account?" action="Sign in" onClick={onOther} />}
     >
       {(error) => (
         <>

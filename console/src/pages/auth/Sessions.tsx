@@ -56,7 +56,7 @@ export function Sessions() {
       flush
       aside={
         <Button size="sm" busy={endAll.busy} onClick={() => endAll.run()}>
-          Sign out everywhere
+          End all sessions
         </Button>
       }
     >

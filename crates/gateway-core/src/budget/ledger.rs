@@ -33,7 +33,7 @@ mod state;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{AlertKind, Amount, Budget, Spender};
+use super::{AlertKind, Amount, Budget, Charge, Spender, Unpriced};
 use crate::ids::BudgetId;
 use crate::time::Timestamp;
 pub use leases::{BudgetLease, LeasedAmounts, OtherNodes};
@@ -95,12 +95,18 @@ pub struct BudgetReading {
     pub notified: Vec<AlertKind>,
 }
 
-/// The amount reserved for a call, and the budgets and periods in which it is reserved.
+/// What is reserved for a call: the budgets and their periods, each with the amount.
 #[derive(Debug)]
 pub struct ReservedAmount {
     pub spender: Spender,
-    pub amount: Amount,
-    budgets: Vec<(BudgetId, Timestamp)>,
+    pub charge: Charge,
+    budgets: Vec<(BudgetId, Timestamp, Amount)>,
+}
+
+impl ReservedAmount {
+    pub fn is_released(&self) -> bool {
+        self.budgets.is_empty()
+    }
 }
 
 /// A limit that was reached and has not been reported.
@@ -120,6 +126,8 @@ pub struct BudgetExceeded {
     pub resets_at: Timestamp,
     /// Money is left, but all of it is reserved for running calls.
     pub is_reserved: bool,
+    /// The budget refuses calls without a price, whatever is left.
+    pub is_unpriced: bool,
 }
 
 /// Why nothing was reserved.
@@ -164,44 +172,44 @@ impl Ledger {
         self.budgets.is_empty()
     }
 
-    /// Reserves the amount in every budget that covers the spender, or in none. Returns `None` if no budget does.
+    /// Reserves the charge in every budget that covers the spender, or in none. Returns `None` if no budget does.
     pub fn reserve(
         &mut self,
         spender: Spender,
-        amount: Amount,
+        charge: Charge,
         now: Timestamp,
     ) -> Result<Option<ReservedAmount>, Denied> {
         if let Some(nodes) = self.offline_nodes {
-            return Ok(self.reserve_offline(spender, amount, nodes, now)?);
+            return Ok(self.reserve_offline(spender, charge, nodes, now)?);
         }
-        self.check_limits(spender, now)?;
+        self.check_limits(spender, charge, now)?;
         if self.sharing == Sharing::Leased
-            && self.covering(spender).any(|state| !state.is_lease_sufficient(amount))
+            && self.covering(spender).any(|state| !state.is_lease_sufficient(charge))
         {
             return Err(Denied::LeaseTooSmall);
         }
-        Ok(self.add_reservation(spender, amount))
+        Ok(self.add_reservation(spender, charge))
     }
 
     /// Reserves by what this node knows, as one of several nodes that each may use an equal part of what was left.
     pub fn reserve_offline(
         &mut self,
         spender: Spender,
-        amount: Amount,
+        charge: Charge,
         nodes: u64,
         now: Timestamp,
     ) -> Result<Option<ReservedAmount>, Box<BudgetExceeded>> {
-        self.check_limits(spender, now)?;
+        self.check_limits(spender, charge, now)?;
         self.check_node_share(spender, nodes)?;
-        Ok(self.add_reservation(spender, amount))
+        Ok(self.add_reservation(spender, charge))
     }
 
     /// Releases the reservation and counts the row of the call that has ended.
-    pub fn commit(&mut self, reserved: &mut ReservedAmount, id: i64, cost: Amount, now: Timestamp) {
+    pub fn commit(&mut self, reserved: &mut ReservedAmount, id: i64, charge: Charge, now: Timestamp) {
         self.roll_over(now);
         self.release(reserved);
-        if cost > 0 {
-            self.commit_row(SpendRow { id, spender: reserved.spender, cost });
+        if !charge.is_nothing() {
+            self.commit_row(SpendRow { id, spender: reserved.spender, charge });
         }
         if self.sharing == Sharing::Leased {
             self.cover_outstanding();
@@ -210,9 +218,9 @@ impl Ledger {
 
     /// Releases the whole reservation. Further calls have no effect.
     pub fn release(&mut self, reserved: &mut ReservedAmount) {
-        let amount = std::mem::take(&mut reserved.amount);
-        for state in &mut self.budgets {
-            if reserved.budgets.contains(&(state.budget.id, state.starts_at)) {
+        for (budget, starts_at, amount) in std::mem::take(&mut reserved.budgets) {
+            let is_own = |state: &&mut BudgetState| (state.budget.id, state.starts_at) == (budget, starts_at);
+            if let Some(state) = self.budgets.iter_mut().find(is_own) {
                 state.reserved = state.reserved.saturating_sub(amount).max(0);
             }
         }
@@ -309,21 +317,31 @@ impl Ledger {
         self.budgets.iter().filter(move |state| state.budget.covers(&spender))
     }
 
-    fn check_limits(&mut self, spender: Spender, now: Timestamp) -> Result<(), Box<BudgetExceeded>> {
+    fn check_limits(
+        &mut self,
+        spender: Spender,
+        charge: Charge,
+        now: Timestamp,
+    ) -> Result<(), Box<BudgetExceeded>> {
         self.used_at = now;
         self.roll_over(now);
+        let refuses = |state: &&BudgetState| charge.is_unpriced && state.budget.unpriced == Unpriced::Refuse;
+        if let Some(state) = self.covering(spender).find(refuses) {
+            return Err(Box::new(BudgetExceeded { is_unpriced: true, ..state.exceeded() }));
+        }
         let exceeded =
             self.covering(spender).find(|state| !state.budget.allows(state.spent(), state.reserved));
         exceeded.map_or(Ok(()), |state| Err(Box::new(state.exceeded())))
     }
 
-    fn add_reservation(&mut self, spender: Spender, amount: Amount) -> Option<ReservedAmount> {
+    fn add_reservation(&mut self, spender: Spender, charge: Charge) -> Option<ReservedAmount> {
         let mut budgets = Vec::new();
         for state in self.budgets.iter_mut().filter(|state| state.budget.covers(&spender)) {
+            let amount = state.budget.amount_of(charge);
             state.reserved = state.reserved.saturating_add(amount);
-            budgets.push((state.budget.id, state.starts_at));
+            budgets.push((state.budget.id, state.starts_at, amount));
         }
-        (!budgets.is_empty()).then_some(ReservedAmount { spender, amount, budgets })
+        (!budgets.is_empty()).then_some(ReservedAmount { spender, charge, budgets })
     }
 
     /// A new period starts with nothing spent and nothing reserved: calls of the previous period count there.

@@ -19,6 +19,7 @@ fn budget(scope: Scope, soft: Option<Amount>, hard: Option<Amount>) -> Budget {
         period: Period::Daily,
         soft_limit: soft,
         hard_limit: hard,
+        unpriced: Unpriced::Allow,
         created_at: Timestamp(0),
     }
 }

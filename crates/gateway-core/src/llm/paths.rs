@@ -37,6 +37,14 @@ pub enum Operation {
     Other,
 }
 
+impl Operation {
+    /// Whether calls may cost money without a usage report: images, audio, batches, fine-tuning. Reads and deletions are
+    /// free.
+    pub fn is_unmetered(self, method: &str) -> bool {
+        self == Self::Other && matches!(method, "POST" | "PUT" | "PATCH")
+    }
+}
+
 /// A parsed path.
 #[derive(Debug, Clone)]
 pub struct RequestPath<'a> {

@@ -29,7 +29,7 @@ const MAX_ROWS: i64 = 10_000;
 pub enum Invalidation {
     #[serde(with = "hash_text")]
     Key(KeyHash),
-    /// All keys of an organization: their applications or teams changed.
+    /// All keys and memberships of an organization: applications or teams changed.
     #[serde(rename = "keys_of")]
     OrgKeys(OrgId),
     /// An organization's plan, settings, providers or budgets.

@@ -190,10 +190,17 @@ pub async fn body_sizes(logs: &Db, ids: &[i64]) -> Result<HashMap<i64, i64>, Sto
 }
 
 /// The ids among these that exist.
-pub async fn existing_ids(logs: &Db, org: OrgId, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
-    let sql =
-        format!("SELECT r.id FROM log_rows r WHERE r.org_id = $1 AND {}", in_ids(logs.dialect(), "r.id", 2));
-    let rows = logs.all(AssertSqlSafe(sql), args![org, id_list(ids.iter().copied())]).await?;
+pub async fn existing_ids(
+    logs: &Db,
+    org: OrgId,
+    made_by: Option<KeyId>,
+    ids: &[i64],
+) -> Result<HashSet<i64>, StoreError> {
+    let sql = format!(
+        "SELECT r.id FROM log_rows r WHERE r.org_id = $1 AND ($3 IS NULL OR r.key_id = $3) AND {}",
+        in_ids(logs.dialect(), "r.id", 2)
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![org, id_list(ids.iter().copied()), made_by]).await?;
     rows.iter().map(|row| row.get("id")).collect()
 }
 

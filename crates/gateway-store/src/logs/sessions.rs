@@ -244,7 +244,14 @@ pub struct SessionFilter {
     pub provider: Option<String>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
+    /// Only sessions whose rows were all made by this key.
+    pub made_by: Option<KeyId>,
 }
+
+/// The condition that all rows of a session were made by a key. A session without rows may be anybody's.
+const MADE_BY: &str = "EXISTS (SELECT 1 FROM log_rows r WHERE r.org_id = s.org_id AND r.session_id = s.id) \
+    AND NOT EXISTS (SELECT 1 FROM log_rows r WHERE r.org_id = s.org_id AND r.session_id = s.id \
+    AND (r.key_id IS NULL OR r.key_id <> ?))";
 
 /// Ordered by first request, newest first.
 pub async fn list(
@@ -276,6 +283,9 @@ pub async fn list(
     if let Some(to) = filter.to {
         narrow(" AND s.first_id < ?".into(), first_log_id(to).into());
     }
+    if let Some(key) = filter.made_by {
+        narrow(format!(" AND {MADE_BY}"), key.into());
+    }
     if let Some(before) = before {
         narrow(" AND s.first_id < ?".into(), before.into());
     }
@@ -285,7 +295,18 @@ pub async fn list(
     Ok(page.cut(sessions, |session| session.first_id.to_string()))
 }
 
-pub async fn find(logs: &Db, org: OrgId, id: &str) -> Result<Option<Session>, StoreError> {
-    let row = logs.opt(Session::select("org_id = $1 AND id = $2"), args![org, id]).await?;
+/// With `made_by`, only a session whose rows were all made by this key.
+pub async fn find(
+    logs: &Db,
+    org: OrgId,
+    id: &str,
+    made_by: Option<KeyId>,
+) -> Result<Option<Session>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM log_sessions s WHERE s.org_id = $1 AND s.id = $2 AND ($3 IS NULL OR ({}))",
+        Session::columns("s."),
+        MADE_BY.replace('?', "$3")
+    );
+    let row = logs.opt(AssertSqlSafe(sql), args![org, id, made_by]).await?;
     table::read_opt(row.as_ref())
 }

@@ -21,6 +21,8 @@ pub struct DaySpend {
     pub day: Timestamp,
     pub spender: Spender,
     pub cost: i64,
+    /// Calls without a price.
+    pub unpriced_calls: u64,
 }
 
 /// A consistent view of the log, fixed by the first statement. Writers do not wait for it, and it does not wait for
@@ -92,5 +94,6 @@ fn read(row: &Row) -> Result<DaySpend, StoreError> {
     let mut totals = Totals::default();
     totals.add_packed(&row.get::<String>("totals")?);
     let spender = Spender { key: row.get("key_id")?, app: row.get("app_id")?, team: row.get("team_id")? };
-    Ok(DaySpend { day: row.get("at")?, spender, cost: totals.cost })
+    let unpriced_calls = u64::try_from(totals.unpriced).unwrap_or(0);
+    Ok(DaySpend { day: row.get("at")?, spender, cost: totals.cost, unpriced_calls })
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::extract::State;
-use gateway_core::budget::{Amount, Budget, Period, Scope, limit_units};
+use gateway_core::budget::{Amount, Budget, Period, Scope, Unpriced, limit_units};
 use gateway_core::ids::{BudgetId, KeyId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::usd;
@@ -23,6 +23,8 @@ use crate::problem::{ApiResult, Problem};
 
 /// Every proxied request checks all budgets of its organization.
 const MAX_BUDGETS: i64 = 100;
+/// The highest flat charge, 1,000,000 USD.
+const MAX_FLAT: Amount = 1_000_000_000_000_000_000;
 
 pub fn area() -> Area {
     Area::new(
@@ -46,6 +48,19 @@ enum ScopeName {
     Key,
 }
 
+/// What happens to calls whose cost cannot be known, because the model has no price or the operation reports no usage.
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "UnpricedCalls")]
+enum UnpricedName {
+    /// They are admitted and count nothing.
+    Allow,
+    /// They get 403 `unpriced`.
+    Refuse,
+    /// Each counts `unpriced_flat_usd`.
+    Flat,
+}
+
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Budget")]
 struct BudgetView {
@@ -56,6 +71,9 @@ struct BudgetView {
     period: Period,
     soft_limit_usd: Option<f64>,
     hard_limit_usd: Option<f64>,
+    unpriced: UnpricedName,
+    /// What each call without a price counts; null unless `unpriced` is `flat`.
+    unpriced_flat_usd: Option<f64>,
     /// Spending in the current period.
     spent_usd: f64,
     /// End of the current period, in UTC.
@@ -76,6 +94,15 @@ fn view(budget: &Budget, spent: Amount, now: Timestamp) -> BudgetView {
         period: budget.period,
         soft_limit_usd: budget.soft_limit.map(usd),
         hard_limit_usd: budget.hard_limit.map(usd),
+        unpriced: match budget.unpriced {
+            Unpriced::Allow => UnpricedName::Allow,
+            Unpriced::Refuse => UnpricedName::Refuse,
+            Unpriced::Flat(_) => UnpricedName::Flat,
+        },
+        unpriced_flat_usd: match budget.unpriced {
+            Unpriced::Allow | Unpriced::Refuse => None,
+            Unpriced::Flat(flat) => Some(usd(flat)),
+        },
         spent_usd: usd(spent),
         resets_at: budget.period.end_of(now),
         created_at: budget.created_at,
@@ -131,6 +158,11 @@ struct NewBudget {
     /// Reaching it rejects further proxied requests and emits `budget.exceeded` once per period.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     hard_limit_usd: Option<f64>,
+    /// Default: `allow`.
+    unpriced: Option<UnpricedName>,
+    /// Required if `unpriced` is `flat`.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    unpriced_flat_usd: Option<f64>,
 }
 
 async fn create(
@@ -142,6 +174,11 @@ async fn create(
     let soft_limit = limit("soft_limit_usd", request.soft_limit_usd)?;
     let hard_limit = limit("hard_limit_usd", request.hard_limit_usd)?;
     check_limits(soft_limit, hard_limit)?;
+    let unpriced = unpriced(
+        request.unpriced.unwrap_or(UnpricedName::Allow),
+        request.unpriced_flat_usd,
+        Unpriced::Allow,
+    )?;
     let mut tx = app.services.db.begin().await?;
     orgs::lock_for_update(&mut tx, org).await?;
     let (scope, keys) = find_scope(&mut tx, org, request.scope, request.scope_id.as_deref()).await?;
@@ -158,11 +195,11 @@ async fn create(
         period: request.period,
         soft_limit,
         hard_limit,
+        unpriced,
         created_at: now,
     };
     store::insert(&mut tx, org, &budget).await?;
-    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
+    commit(&app, tx, org).await?;
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), budget.id).map(Created)
 }
@@ -179,6 +216,9 @@ struct BudgetChange {
     #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 0, max = 1_000_000_000))]
     hard_limit_usd: Option<Option<f64>>,
+    unpriced: Option<UnpricedName>,
+    #[schemars(range(min = 0, max = 1_000_000))]
+    unpriced_flat_usd: Option<f64>,
 }
 
 async fn update(
@@ -198,6 +238,8 @@ async fn update(
     budget.period = change.period.unwrap_or(budget.period);
     check_limits(budget.soft_limit, budget.hard_limit)?;
     let current = view(&budget, 0, app.services.clock.now());
+    let kind = change.unpriced.unwrap_or(current.unpriced);
+    budget.unpriced = unpriced(kind, change.unpriced_flat_usd, budget.unpriced)?;
     let name = change.scope.unwrap_or(current.scope);
     let same_id = change.scope_id.as_ref().is_none_or(|id| *id == current.scope_id);
     // An unchanged scope keeps its keys, which include the successors of rotated keys.
@@ -209,8 +251,7 @@ async fn update(
     if scope_changed {
         store::set_keys(&mut tx, &budget).await?;
     }
-    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
+    commit(&app, tx, org).await?;
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), id).map(Json)
 }
@@ -225,13 +266,39 @@ async fn delete(
     if !store::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
+    commit(&app, tx, org).await?;
     Ok(Deleted::yes())
+}
+
+/// Commits a change of budgets. The team that a member's calls count for depends on which teams have one.
+async fn commit(app: &App, mut tx: Tx, org: OrgId) -> ApiResult<()> {
+    let pending = [
+        invalidation::record(&mut tx, Invalidation::Org(org)).await?,
+        invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?,
+    ];
+    Ok(invalidation::commit(tx, pending, &app.cluster).await?)
 }
 
 fn limit(name: &str, usd: Option<f64>) -> ApiResult<Option<Amount>> {
     usd.map(|usd| limit_units(usd).map_err(|why| Problem::field(name, why))).transpose()
+}
+
+/// The flat charge may be left out where the budget has one.
+fn unpriced(kind: UnpricedName, flat_usd: Option<f64>, before: Unpriced) -> ApiResult<Unpriced> {
+    let wrong = |why: &str| Problem::field("unpriced_flat_usd", why);
+    let flat = limit("unpriced_flat_usd", flat_usd)?;
+    if flat.is_some_and(|flat| flat == 0 || flat > MAX_FLAT) {
+        return Err(wrong("must be greater than 0 and at most 1000000"));
+    }
+    match (kind, flat, before) {
+        (UnpricedName::Flat, Some(flat), _) | (UnpricedName::Flat, None, Unpriced::Flat(flat)) => {
+            Ok(Unpriced::Flat(flat))
+        }
+        (UnpricedName::Flat, None, _) => Err(wrong("is required if unpriced is flat")),
+        (_, Some(_), _) => Err(wrong("is allowed only if unpriced is flat")),
+        (UnpricedName::Allow, None, _) => Ok(Unpriced::Allow),
+        (UnpricedName::Refuse, None, _) => Ok(Unpriced::Refuse),
+    }
 }
 
 fn check_limits(soft: Option<Amount>, hard: Option<Amount>) -> ApiResult<()> {

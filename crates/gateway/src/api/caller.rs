@@ -13,7 +13,7 @@ use gateway_store::accounts;
 use gateway_store::user_sessions::IssuedToken;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, HeaderName};
+use http::{Extensions, HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
 
 use super::extract::path_param;
@@ -95,6 +95,38 @@ impl<R: RequiredRole, E: RequiredEntitlement> OperationInput for Caller<R, E> {
     }
 }
 
+/// A caller that reads log rows or usage: a viewer, or any key. A key without `*` or `read` among its scopes reads only
+/// what it did itself.
+pub struct RowReader {
+    identity: Identity,
+}
+
+impl Deref for RowReader {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RowReader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self { identity: of_request(&parts.extensions)?.clone() })
+    }
+}
+
+impl OperationInput for RowReader {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.role = Some(Role::Viewer);
+        operation.notes.push(OWN_ROWS_NOTE);
+    }
+}
+
+pub(super) const OWN_ROWS_NOTE: &str =
+    "A key without `*` or `read` among its scopes reads only what it did itself.";
+
 /// A caller with at least role `R` in the organization that the path names.
 pub struct InOrg<R> {
     identity: Identity,
@@ -146,7 +178,9 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionUser {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let identity = identity(parts)?;
         match identity.principal {
-            Principal::User { id, token, expires_at } => Ok(Self { id, token, expires_at, identity }),
+            Principal::User { id, token, expires_at, team_id: _ } => {
+                Ok(Self { id, token, expires_at, identity })
+            }
             Principal::Key(_) | Principal::Org => {
                 Err(Problem::forbidden("this operation requires a session token, not an API key"))
             }
@@ -219,7 +253,13 @@ impl OperationInput for KeyManager {
 }
 
 fn identity(parts: &Parts) -> ApiResult<Identity> {
-    of_request(&parts.extensions).cloned()
+    let identity = of_request(&parts.extensions)?;
+    if identity.may_manage() {
+        return Ok(identity.clone());
+    }
+    let message = "the key's scopes do not allow the management API, except for its own log rows and usage; \
+        add the scope 'read', or use another key";
+    Err(Problem::new(StatusCode::FORBIDDEN, "scope_denied", message))
 }
 
 /// The caller's organization, for bodies that are read and parsed on its account.

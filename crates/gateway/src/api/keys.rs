@@ -100,7 +100,9 @@ impl From<&Key> for KeyBrief {
 #[derive(Deserialize, JsonSchema)]
 struct NewKey {
     name: String,
-    /// `*`, `provider:<name>` or `model:<name>`; a trailing `*` is a wildcard. Default: full access.
+    /// `proxy` calls all models and reads only its own log rows and usage. `provider:<name>` and `model:<name>` limit the
+    /// calls; a trailing `*` is a wildcard. `read` reads what a viewer may read. `*`, the default, is full access: such a
+    /// key acts as an admin.
     scopes: Option<Vec<String>>,
     app_id: Option<AppId>,
 }
@@ -182,6 +184,7 @@ async fn update(
     let (mut key, hash) = find_managed(&mut tx, &manager, id).await?;
     if let Some(app_id) = change.app_id {
         check_app(&mut tx, org, app_id).await?;
+        check_may_leave_app(&mut tx, &manager, &key, app_id).await?;
         key.app_id = app_id;
     }
     key.name = change.name.unwrap_or(key.name);
@@ -349,6 +352,25 @@ pub(super) fn key_facts(key: &Key, actor: String) -> KeyEventData {
 
 fn checked_scopes(texts: Option<&[String]>) -> ApiResult<Option<Scopes>> {
     texts.map(|texts| Scopes::parse(texts).map_err(|why| Problem::field("scopes", why))).transpose()
+}
+
+/// Only admins take a key out of an application whose spending is limited.
+async fn check_may_leave_app(
+    tx: &mut Tx,
+    manager: &KeyManager,
+    key: &Key,
+    app_id: Option<AppId>,
+) -> ApiResult<()> {
+    let left = key.app_id.filter(|left| Some(*left) != app_id);
+    if let Some(left) = left
+        && manager.identity.role < Role::Admin
+        && store_budgets::limit_app(tx, manager.identity.org.id, left).await?
+    {
+        return Err(Problem::forbidden(
+            "the key's application or its team has a budget; only an admin can move the key out of it",
+        ));
+    }
+    Ok(())
 }
 
 async fn check_app(tx: &mut Tx, org: OrgId, app_id: Option<AppId>) -> ApiResult<()> {

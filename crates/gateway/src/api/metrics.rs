@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::totals::Totals;
 use gateway_store::evals::{self, VerdictCounts};
 use gateway_store::logs::{self, ModelUsage};
+use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -18,6 +19,7 @@ use serde_json::json;
 use super::caller::{AppState, Caller, Viewer};
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use super::response::Json;
+use crate::auth::RowAccess;
 use crate::metrics::exposition;
 use crate::problem::{ApiResult, Problem};
 
@@ -91,6 +93,11 @@ async fn snapshot(
     caller: Caller<Viewer>,
     format: MetricsFormat,
 ) -> ApiResult<MetricsResponse> {
+    if caller.row_access() != RowAccess::All {
+        let message =
+            "the key's scopes allow only its own usage; add the scope 'read' for the organization's metrics";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "scope_denied", message));
+    }
     let stored = app.query_logs(caller.org.id).await?;
     let usage = logs::usage_by_model_and_status(&stored, caller.org.id).await?;
     let mut total = Totals::default();

@@ -1,7 +1,6 @@
 //! Sessions: requests that the caller grouped by a session id, or that followed each other closely.
 
 use axum::extract::State;
-use gateway_core::ids::OrgId;
 use gateway_core::log_view::LogView;
 use gateway_core::logs::LogRow;
 use gateway_core::time::Timestamp;
@@ -16,6 +15,7 @@ use super::openapi::Area;
 use super::page;
 use super::response::Json;
 use crate::app::App;
+use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
 
 /// Requests of one session in one response.
@@ -89,8 +89,8 @@ async fn list(
     PagedQuery { page, filter: params }: PagedQuery<SessionParams>,
 ) -> ApiResult<Json<SessionList>> {
     let page = page.numeric_page()?;
-    let filter =
-        SessionFilter { user: params.user, provider: params.provider, from: params.from, to: params.to };
+    let SessionParams { user, provider, from, to } = params;
+    let filter = SessionFilter { user, provider, from, to, made_by: caller.row_access().restrict(None) };
     let stored = app.query_logs(caller.org.id).await?;
     let found = logs::list_sessions(&stored, caller.org.id, &filter, &page).await?;
     let (sessions, next_cursor) = page::into_views(found);
@@ -118,7 +118,7 @@ async fn get(
     caller: Caller<Viewer>,
     PathParam(SessionId(id)): PathParam<SessionId>,
 ) -> ApiResult<Json<SessionDetail>> {
-    let (session, rows) = with_rows(&app, caller.org.id, &id).await?;
+    let (session, rows) = with_rows(&app, &caller, &id).await?;
     let SessionView {
         id,
         user,
@@ -146,9 +146,10 @@ async fn get(
     }))
 }
 
-async fn with_rows(app: &App, org: OrgId, id: &str) -> ApiResult<(Session, Vec<logs::LogEntry>)> {
+async fn with_rows(app: &App, caller: &Identity, id: &str) -> ApiResult<(Session, Vec<logs::LogEntry>)> {
+    let (org, made_by) = (caller.org.id, caller.row_access().restrict(None));
     let stored = app.query_logs(org).await?;
-    let session = logs::find_session(&stored, org, id).await?.ok_or_else(Problem::not_found)?;
+    let session = logs::find_session(&stored, org, id, made_by).await?.ok_or_else(Problem::not_found)?;
     let filter = LogFilter { session_id: Some(id.to_owned()), ..LogFilter::default() };
     let rows = logs::list_after(&stored, org, &filter, MAX_REQUESTS).await?;
     Ok((session, rows))
@@ -197,7 +198,7 @@ async fn timeline(
     caller: Caller<Viewer>,
     PathParam(SessionId(id)): PathParam<SessionId>,
 ) -> ApiResult<Json<Timeline>> {
-    let (session, rows) = with_rows(&app, caller.org.id, &id).await?;
+    let (session, rows) = with_rows(&app, &caller, &id).await?;
     let mut events: Vec<Event> = rows.iter().flat_map(|entry| events_of(&entry.row)).collect();
     events.sort_by_key(|event| (event.at, event.log_id, event.r#type));
     Ok(Json(Timeline { session_id: session.id, events }))

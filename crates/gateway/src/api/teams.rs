@@ -90,7 +90,8 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     teams::insert(&mut tx, org, id, &request.name, app.services.clock.now()).await?;
     set_members(&mut tx, org, id, request.member_ids.as_deref()).await?;
-    tx.commit().await?;
+    let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     stored(&app, org, id).await.map(Created)
 }
 
@@ -116,7 +117,8 @@ async fn update(
         return Err(Problem::not_found());
     }
     set_members(&mut tx, org, id, change.member_ids.as_deref()).await?;
-    tx.commit().await?;
+    let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
+    invalidation::commit(tx, [pending], &app.cluster).await?;
     stored(&app, org, id).await.map(Json)
 }
 
@@ -130,7 +132,7 @@ async fn delete(
     if !teams::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
-    // Cached keys contain the team of their application.
+    // Cached keys and memberships contain their team.
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())

@@ -57,19 +57,25 @@ async fn summary(
 ) -> ApiResult<Json<UserSummary>> {
     let org = caller.org.id;
     let stored = app.query_logs(org).await?;
-    let seen = logs::user_seen(&stored, org, &user).await?;
-    if seen.is_none()
+    // Times are those of all rows of the user, so a caller that reads only its own gets none.
+    let own_key = caller.row_access().restrict(None);
+    let seen = if own_key.is_none() { logs::user_seen(&stored, org, &user).await? } else { None };
+    if own_key.is_none()
+        && seen.is_none()
         && !names_by_id(&app.services.db, org, NamedResource::Members).await?.contains_key(&user)
     {
         return Err(Problem::not_found());
     }
-    let filter = UsageFilter { user: Some(user.clone()), ..UsageFilter::default() };
+    let filter = UsageFilter { user: Some(user.clone()), key_id: own_key, ..UsageFilter::default() };
     let group = Some(UsageGroup::Model);
     let query = UsageQuery { filter: &filter, range: TimeRange::all_time(), interval: None, group };
     let mut models = logs::usage(&stored, org, &query).await?;
     let mut all = gateway_core::totals::Totals::default();
     for usage in &models {
         all.add(&usage.totals);
+    }
+    if own_key.is_some() && all.requests == 0 {
+        return Err(Problem::not_found());
     }
     models.sort_by_key(|usage| std::cmp::Reverse((usage.totals.cost, usage.totals.requests)));
     models.truncate(TOP_MODELS);

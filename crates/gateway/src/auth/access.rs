@@ -8,6 +8,7 @@ use gateway_core::accounts::{KeyHash, hash_key};
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::{KeyId, OrgId, TokenId, UserId};
 use gateway_core::time::Timestamp;
+use gateway_store::accounts::Membership;
 use gateway_store::cache_purges::{self, Generation};
 use gateway_store::user_sessions::{self, IssuedToken};
 use gateway_store::{StoreError, accounts, keys, orgs, providers};
@@ -16,7 +17,7 @@ use http::header::AUTHORIZATION;
 
 use super::cached::{CachedKey, CachedOrg, CachedSession, EvictedUses};
 use super::tokens::{Claims, Tokens};
-use super::{Denied, Identity, KEY_HEADER, Principal};
+use super::{Denied, Identity, KEY_HEADER, Principal, RowAccess};
 use crate::budgets::Budgets;
 use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
@@ -40,7 +41,7 @@ pub struct Access {
     /// Keys that the database does not have, each with the end of its entry.
     unknown_keys: LoadingCache<KeyHash, Timestamp>,
     orgs: LoadingCache<OrgId, CachedOrg>,
-    members: LoadingCache<(OrgId, UserId), Role>,
+    members: LoadingCache<(OrgId, UserId), Membership>,
     sessions: LoadingCache<TokenId, CachedSession>,
     evicted_uses: EvictedUses,
 }
@@ -83,10 +84,13 @@ impl Access {
         Err(if status.allowed { Denied::Invalid } else { Denied::TooMany(status) })
     }
 
-    /// True if the headers still authenticate. While the database is unreachable, an earlier authentication stays
-    /// valid.
-    pub async fn revalidate(self: &Arc<Self>, headers: &HeaderMap) -> bool {
-        matches!(self.identify(headers, None).await, Ok(_) | Err(Denied::Unavailable))
+    /// True if the headers still authenticate a caller that reads the same log rows. While the database is unreachable,
+    /// an earlier authentication stays valid.
+    pub async fn revalidate_reader(self: &Arc<Self>, headers: &HeaderMap, rows: RowAccess) -> bool {
+        match self.identify(headers, None).await {
+            Ok(identity) => identity.row_access() == rows,
+            Err(error) => error == Denied::Unavailable,
+        }
     }
 
     /// Counts a request against the rate limit of the caller's plan.
@@ -151,11 +155,12 @@ impl Access {
     pub fn invalidate_all_of(&self, org: OrgId) {
         self.orgs.invalidate(&org);
         self.invalidate_keys_of(org);
-        self.members.invalidate_if(move |(of, _), _| *of == org);
     }
 
+    /// Invalidates what depends on the applications and teams of an organization: its keys and memberships.
     pub fn invalidate_keys_of(&self, org: OrgId) {
         self.keys.invalidate_if(move |_, key| key.org_id == org);
+        self.members.invalidate_if(move |(of, _), _| *of == org);
     }
 
     pub fn invalidate_all(&self) {
@@ -247,7 +252,7 @@ impl Access {
         }
         key.mark_used(now);
         // Never an owner, and never more than the creator of the key.
-        let role = key.role.min(if key.scopes.is_all() { Role::Admin } else { Role::Member });
+        let role = key.role.min(key.scopes.max_role().unwrap_or(Role::Viewer));
         Ok(Identity { org, role, principal: Principal::Key(key), rate: None })
     }
 
@@ -264,10 +269,10 @@ impl Access {
             return Err(Denied::Invalid);
         }
         let member = (org, sub);
-        let role = self.members.get(&member, || accounts::role_of(db, org, sub));
-        let role = *role.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        let membership = self.members.get(&member, || accounts::find_membership(db, org, sub));
+        let Membership { role, team_id } = *membership.await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
         let org = self.org(org).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
-        let principal = Principal::User { id: sub, token: issued, expires_at: claims.expires_at() };
+        let principal = Principal::User { id: sub, token: issued, expires_at: claims.expires_at(), team_id };
         Ok(Identity { org, role, principal, rate: None })
     }
 

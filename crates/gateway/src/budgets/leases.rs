@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::budget::Spender;
 use gateway_core::budget::ledger::{BudgetExceeded, Denied, OtherNodes};
+use gateway_core::budget::{Charge, Spender};
 use gateway_core::ids::OrgId;
 use gateway_store::StoreError;
 use gateway_store::cluster::budget_leases;
@@ -20,9 +20,9 @@ const MAX_ATTEMPTS: usize = 5;
 
 type Reserved = Result<Option<Reservation>, Box<BudgetExceeded>>;
 
-pub async fn reserve(budgets: &Budgets, org: &Arc<OrgBudgets>, spender: Spender, amount: i64) -> Reserved {
+pub async fn reserve(budgets: &Budgets, org: &Arc<OrgBudgets>, spender: Spender, charge: Charge) -> Reserved {
     let services = &budgets.0.services;
-    match org.reserve(spender, amount, services.clock.now()) {
+    match org.reserve(spender, charge, services.clock.now()) {
         Ok(reserved) => return Ok(reserved),
         Err(Denied::Exceeded(exceeded)) => return Err(exceeded),
         Err(Denied::LeaseTooSmall) => {}
@@ -30,7 +30,7 @@ pub async fn reserve(budgets: &Budgets, org: &Arc<OrgBudgets>, spender: Spender,
     // Only tasks of the main runtime use the database.
     let (task_budgets, task_org) = (budgets.clone(), Arc::clone(org));
     let request = async move {
-        let leased = request_lease(&task_budgets, &task_org, spender, amount);
+        let leased = request_lease(&task_budgets, &task_org, spender, charge);
         tokio::time::timeout(LEASE_TIMEOUT, leased).await
     };
     let error = match services.tasks.runtime.spawn(request).await {
@@ -43,7 +43,7 @@ pub async fn reserve(budgets: &Budgets, org: &Arc<OrgBudgets>, spender: Spender,
         error,
         "cannot lease money of a budget; this node continues with its part of what was left"
     );
-    org.reserve_offline(spender, amount, budgets.0.peers.alive(), services.clock.now())
+    org.reserve_offline(spender, charge, budgets.0.peers.alive(), services.clock.now())
 }
 
 /// Reads what was spent and what other nodes have leased, and leases enough for the call.
@@ -51,14 +51,14 @@ async fn request_lease(
     budgets: &Budgets,
     org: &Arc<OrgBudgets>,
     spender: Spender,
-    amount: i64,
+    charge: Charge,
 ) -> Result<Reserved, StoreError> {
     let (services, peers) = (&budgets.0.services, &budgets.0.peers);
     let reads = org.ledger().reads_begun();
     let _guard = org.read_lock.lock().await;
     for _ in 0..MAX_ATTEMPTS {
         // An earlier request may have leased enough for both, or found that nothing is left.
-        match org.reserve(spender, amount, services.clock.now()) {
+        match org.reserve(spender, charge, services.clock.now()) {
             Ok(reserved) => return Ok(Ok(reserved)),
             Err(Denied::Exceeded(exceeded)) => return Ok(Err(exceeded)),
             Err(Denied::LeaseTooSmall) => {}
@@ -74,7 +74,7 @@ async fn request_lease(
         reader::reload(services, org).await?;
         let now = services.clock.now();
         let others = OtherNodes { leased, alive: peers.alive() };
-        let planned = org.ledger().plan_leases(spender, amount.into(), &others, now);
+        let planned = org.ledger().plan_leases(spender, charge, &others, now);
         match planned {
             Ok(planned) => {
                 budget_leases::upsert(&mut tx, peers.node_name(), &planned).await?;

@@ -23,8 +23,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use gateway_core::budget::Spender;
 use gateway_core::budget::ledger::{Sharing, SpendRow};
+use gateway_core::budget::{Charge, Spender};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogRow, LogSource};
 use gateway_core::totals::cost_units;
@@ -86,15 +86,15 @@ impl Budgets {
         }))
     }
 
-    /// Reserves the highest possible cost of a call in every budget that covers the spender, or in none. Returns `None`
-    /// if no budget does.
+    /// Reserves the highest possible charge of a call in every budget that covers the spender, or in none. Returns
+    /// `None` if no budget does.
     pub async fn reserve(
         &self,
         org: &Arc<OrgBudgets>,
         spender: Spender,
-        amount: i64,
+        charge: Charge,
     ) -> Result<Option<Reservation>, Box<BudgetExceeded>> {
-        leases::reserve(self, org, spender, amount).await
+        leases::reserve(self, org, spender, charge).await
     }
 
     /// Reads the organization's budgets and spending from the store. Returns `None` if it has no budgets.
@@ -256,8 +256,11 @@ fn spend_row(row: &LogRow) -> Option<(OrgId, SpendRow)> {
         return None;
     }
     let spender = Spender { key: row.key_id, app: row.app_id, team: row.team_id };
-    Some((
-        row.org_id,
-        SpendRow { id: row.id, spender, cost: row.cost_usd.map_or(0, |cost| cost_units(cost).into()) },
-    ))
+    Some((row.org_id, SpendRow { id: row.id, spender, charge: charge_of(row) }))
+}
+
+/// What a log row counts in budgets.
+pub fn charge_of(row: &LogRow) -> Charge {
+    let cost = row.cost_usd.map_or(0, |cost| cost_units(cost).into());
+    Charge { cost, is_unpriced: row.unpriced }
 }

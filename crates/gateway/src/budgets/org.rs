@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gateway_core::budget::ledger::{
     BudgetExceeded, Denied, Ledger, Reading, ReservedAmount, Sharing, SpendRow,
 };
-use gateway_core::budget::{Amount, Budget, Spender};
+use gateway_core::budget::{Amount, Budget, Charge, Spender};
 use gateway_core::ids::{BudgetId, OrgId};
 use gateway_core::time::Timestamp;
 use tokio::sync::Notify;
@@ -45,10 +45,10 @@ impl OrgBudgets {
     pub(super) fn reserve(
         self: &Arc<Self>,
         spender: Spender,
-        amount: i64,
+        charge: Charge,
         now: Timestamp,
     ) -> Result<Option<Reservation>, Denied> {
-        let reserved = self.ledger().reserve(spender, amount.into(), now)?;
+        let reserved = self.ledger().reserve(spender, charge, now)?;
         Ok(self.guard(reserved))
     }
 
@@ -56,13 +56,13 @@ impl OrgBudgets {
     pub(super) fn reserve_offline(
         self: &Arc<Self>,
         spender: Spender,
-        amount: i64,
+        charge: Charge,
         nodes: u64,
         now: Timestamp,
     ) -> Result<Option<Reservation>, Box<BudgetExceeded>> {
         let mut ledger = self.ledger();
         ledger.enter_offline_mode(nodes);
-        let reserved = ledger.reserve_offline(spender, amount.into(), nodes, now)?;
+        let reserved = ledger.reserve_offline(spender, charge, nodes, now)?;
         drop(ledger);
         Ok(self.guard(reserved))
     }
@@ -91,10 +91,10 @@ impl OrgBudgets {
 }
 
 impl Reservation {
-    /// The call has ended with this log row, at this cost.
-    pub fn commit(&mut self, row: i64, cost: i64, now: Timestamp) {
+    /// The call has ended with this log row and charge.
+    pub fn commit(&mut self, row: i64, charge: Charge, now: Timestamp) {
         let mut ledger = self.org.ledger();
-        ledger.commit(&mut self.reserved, row, cost.into(), now);
+        ledger.commit(&mut self.reserved, row, charge, now);
         if ledger.has_pending_alerts() {
             self.org.wake.notify_one();
         }
@@ -108,7 +108,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.reserved.amount > 0 {
+        if !self.reserved.is_released() {
             self.org.ledger().release(&mut self.reserved);
         }
     }

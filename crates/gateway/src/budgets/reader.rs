@@ -47,7 +47,10 @@ impl Spending {
         let starts_at = budget.period.start_of(now);
         let days = if matches!(budget.scope, Scope::Org(_)) { &self.of_org } else { &self.of_scopes };
         let counted = days.iter().filter(|day| day.day >= starts_at && budget.covers(&day.spender));
-        let stored = counted.map(|day| Amount::from(day.cost)).sum();
+        let (cost, unpriced) = counted.fold((0, 0_u64), |(cost, unpriced): (Amount, u64), day| {
+            (cost + Amount::from(day.cost), unpriced.saturating_add(day.unpriced_calls))
+        });
+        let stored = budget.sum_of(cost, unpriced);
         let is_own = |(notice, period): &&(LimitNotice, String)| {
             notice.budget == budget.id && notice.starts_at == starts_at && period == budget.period.as_str()
         };

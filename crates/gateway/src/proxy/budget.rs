@@ -1,7 +1,8 @@
 //! The budget stage: reserves what a request may cost at most in every budget that covers it. The record commits the
 //! real cost when the request has ended.
 
-use gateway_core::budget::{Amount, CostInputs, max_cost};
+use gateway_core::budget::{Amount, Charge, CostInputs, max_cost};
+use gateway_core::llm::paths::Operation;
 use gateway_core::totals::cost_decimal;
 use http::{HeaderName, HeaderValue, StatusCode};
 
@@ -26,13 +27,19 @@ pub async fn reserve(
         max_tokens: plan.facts.max_tokens,
         choices: plan.facts.choices,
     };
-    // The most expensive target counts. A target without a price cannot be counted.
-    let prices = plan.targets.iter().filter_map(|target| {
+    let prices = plan.targets.iter().map(|target| {
         let model = target.model.as_deref().or(plan.facts.body_model.as_deref())?;
         state.prices.find(target.provider.kind.name, model)
     });
-    let amount = prices.map(|price| max_cost(price, &inputs)).max().unwrap_or(0);
-    let reserved = state.budgets.reserve(budgets, identity.spender(), amount).await;
+    // The most expensive target counts.
+    let cost = prices.clone().flatten().map(|price| max_cost(price, &inputs)).max().unwrap_or(0);
+    let is_unpriced = match plan.directives.operation {
+        Operation::Models => false,
+        Operation::Other => Operation::Other.is_unmetered(context.head.method.as_str()),
+        _ => prices.clone().any(|price| price.is_none()),
+    };
+    let charge = Charge { cost: cost.into(), is_unpriced };
+    let reserved = state.budgets.reserve(budgets, identity.spender(), charge).await;
     reserved.map_err(|exceeded| problem(&exceeded))
 }
 
@@ -43,8 +50,17 @@ pub fn remaining_header(units: Amount) -> (HeaderName, HeaderValue) {
 }
 
 fn problem(exceeded: &BudgetExceeded) -> Problem {
-    let BudgetExceeded { budget, resets_at, is_reserved } = exceeded;
+    let BudgetExceeded { budget, resets_at, is_reserved, is_unpriced } = exceeded;
     let (period, scope) = (budget.period, budget.scope.name());
+    if *is_unpriced {
+        let message = format!(
+            "the cost of this request is not known, and the {period} budget of the {scope} refuses such requests; \
+             use a model with a price, or ask an admin to change `unpriced` of the budget"
+        );
+        let mut problem = Problem::new(StatusCode::FORBIDDEN, "unpriced", message);
+        problem.extra.insert("budget_id".into(), budget.id.to_string().into());
+        return problem;
+    }
     let message = match is_reserved {
         false => format!("the {period} budget of the {scope} is exhausted; it resets at {resets_at}"),
         true => format!(

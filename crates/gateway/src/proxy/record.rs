@@ -16,7 +16,6 @@ use gateway_core::llm::BodyFraming;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, Usage};
 use gateway_core::logs::{Attempt as LoggedAttempt, PromptVersionRef};
-use gateway_core::totals::cost_units;
 use gateway_store::faults::{KillPoint, kill_point};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
@@ -30,7 +29,7 @@ use super::state::ProxyState;
 use super::target_health::TargetKey;
 use super::upstream::AttemptError;
 use crate::auth::{CachedOrg, Principal};
-use crate::budgets::Reservation;
+use crate::budgets::{Reservation, charge_of};
 use crate::cache::CacheEntry;
 use crate::outbound::body::StreamedCopy;
 use crate::services::Services;
@@ -387,7 +386,7 @@ impl Record {
         self.origin.report(&row);
         if let Some(reservation) = &mut self.reservation {
             // Before the append: the log writer must find the cost committed when it stores the row.
-            reservation.commit(row.id, row.cost_usd.map_or(0, cost_units), self.services.clock.now());
+            reservation.commit(row.id, charge_of(&row), self.services.clock.now());
             kill_point(KillPoint::BudgetCommitted);
         }
         self.state.spool.append(self.lane, row);

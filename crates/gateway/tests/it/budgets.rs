@@ -81,7 +81,9 @@ on_both!(a_budget_is_created_read_changed_and_deleted, |app| async move {
             "scope",
             "scope_id",
             "soft_limit_usd",
-            "spent_usd"
+            "spent_usd",
+            "unpriced",
+            "unpriced_flat_usd"
         ]
     );
     assert_eq!((&made["scope"], &made["scope_id"]), (&json!("org"), &json!(ada.org_id)));

@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
-import { parseScopes, allowsEverything, validateScopes, formatScopes } from '@/lib/scope'
+import { parseScopes, validateScopes, formatScopes } from '@/lib/scope'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import { NewKeySecret } from './NewKeySecret'
@@ -13,10 +13,9 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
   const { apps } = useDisplayNames()
   const [name, setName] = useState(apiKey?.name ?? '')
   const [appId, setAppId] = useState(apiKey?.app_id ?? '')
-  const [limited, setLimited] = useState(apiKey !== null && !allowsEverything(apiKey.scopes))
   const [choice, setChoice] = useState(parseScopes(apiKey?.scopes ?? []))
   const [created, setMade] = useState<Schemas['CreatedKey'] | null>(null)
-  const scopes = limited ? [...formatScopes(choice)].filter((scope) => scope !== '*') : ['*']
+  const scopes = formatScopes(choice)
   const problem = validateScopes(scopes)
   const save = useAction(async () => {
     const body = { name: name.trim(), app_id: appId || null, scopes }
@@ -45,7 +44,7 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
           <Select value={appId} onChange={(event) => setAppId(event.target.value)} options={[{ value: '', label: 'None' }, ...apps.map((app) => ({ value: app.id, label: app.name }))]} />
         </Field>
       </div>
-      <ScopeBuilder limited={limited} onLimited={setLimited} choice={choice} onChoice={setChoice} scopes={scopes} problem={problem} />
+      <ScopeBuilder choice={choice} onChoice={setChoice} scopes={scopes} problem={problem} />
     </FormDialog>
   )
 }

@@ -2,35 +2,39 @@
 import { useId } from 'react'
 import { api } from '@/api/client'
 import { plural } from '@/lib/format'
-import { callableModels, type ScopeSelection } from '@/lib/scope'
-import { Radio } from '@/ui'
+import { callableModels, type KeyUse, type ScopeSelection } from '@/lib/scope'
+import { Checkbox, Radio } from '@/ui'
 import { NameList } from './NameList'
 
 interface Props {
-  limited: boolean
-  onLimited: (limited: boolean) => void
   choice: ScopeSelection
   onChoice: (choice: ScopeSelection) => void
   scopes: string[]
   problem: string | null
 }
 
-export function ScopeBuilder({ limited, onLimited, choice, onChoice, scopes, problem }: Props) {
+export function ScopeBuilder({ choice, onChoice, scopes, problem }: Props) {
   const group = useId()
   const offers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
   const providers = offers.data?.providers ?? []
   const models = [...new Set(providers.flatMap((provider) => provider.models.map((model) => model.id)))].sort()
+  const use = (value: KeyUse) => ({ name: group, checked: choice.use === value, onChange: () => onChoice({ ...choice, use: value }) })
   return (
     <fieldset className="flex flex-col gap-3">
-      <legend className="mb-1 text-sm font-medium">May call</legend>
-      <Radio name={group} checked={!limited} onChange={() => onLimited(false)} label="Everything" hint="All providers and models. Such a key can also manage the organization as an admin would." />
-      <Radio name={group} checked={limited} onChange={() => onLimited(true)} label="Only some providers or models" hint="It cannot manage anything. A call must match one of the providers and one of the models; a list left empty allows all." />
-      {limited && (
+      <legend className="mb-1 text-sm font-medium">For</legend>
+      <Radio {...use('proxy')} label="Calling models" hint="All providers and models. In the management API it sees only its own log rows and usage. Right for applications." />
+      <Radio {...use('some')} label="Calling some providers or models" hint="A call must match one of the providers and one of the models; a list left empty allows all. It acts as a member, and sees only its own log rows and usage." />
+      {choice.use === 'some' && (
         <div className="ml-6 grid gap-3 sm:grid-cols-2">
           <NameList label="Providers" names={choice.providers} suggestions={providers.map((provider) => provider.name)} placeholder="openai" onChange={(names) => onChoice({ ...choice, providers: names })} />
           <NameList label="Models" names={choice.models} suggestions={models} placeholder="gpt-4o*" onChange={(names) => onChoice({ ...choice, models: names })} />
           <Preview scopes={scopes} problem={problem} offers={providers} />
         </div>
+      )}
+      <Radio {...use('read')} label="Reading" hint="What a viewer may read: logs, usage and settings of the whole organization. It calls no model." />
+      <Radio {...use('everything')} label="Everything" hint="Also manages the organization as an admin would: members, keys, providers, budgets, webhooks, and every log row with its texts. Whoever has it has all of that; do not put it into an application." />
+      {(choice.use === 'proxy' || choice.use === 'some') && (
+        <Checkbox label="May also read logs and usage of the whole organization" checked={choice.reads} onChange={(event) => onChoice({ ...choice, reads: event.target.checked })} />
       )}
     </fieldset>
   )

@@ -9,14 +9,14 @@ import { Button, ErrorLine, OneTimeSecret } from '@/ui'
 export function YourKey({ stored, onStored }: { stored: boolean; onStored(): void }) {
   const key = useFirstKey()
   const create = useAction(async () => {
-    const created = await unwrap(client.POST('/api/v1/keys', { body: { name: 'First steps' } }))
+    const created = await unwrap(client.POST('/api/v1/keys', { body: { name: 'First steps', scopes: ['proxy'] } }))
     setFirstKey(created.raw_key)
     await invalidate('/api/v1/keys')
   })
   if (key && !stored) {
     return (
       <OneTimeSecret title="Shown only now" secret={key} onStored={onStored}>
-        Store it where your other secrets are. After a reload of this page it is gone.
+        Store it where your other secrets are. After a reload of this page it is gone. The first key of an organization may do everything that an admin may; for an application, create a key for calling models.
       </OneTimeSecret>
     )
   }

@@ -12,6 +12,11 @@ const SCOPES: { value: Schemas['BudgetScope']; label: string }[] = [
   { value: 'app', label: 'An app' },
   { value: 'key', label: 'A key' },
 ]
+const UNPRICED: { value: Schemas['UnpricedCalls']; label: string }[] = [
+  { value: 'allow', label: 'Allow, count nothing' },
+  { value: 'refuse', label: 'Refuse' },
+  { value: 'flat', label: 'Count a flat amount' },
+]
 const PERIODS: Schemas['Period'][] = ['daily', 'weekly', 'monthly']
 
 export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget'] | null; names: ScopeNames; onClose: () => void }) {
@@ -21,10 +26,12 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
   const [period, setPeriod] = useState<Schemas['Period']>(budget?.period ?? 'monthly')
   const [soft, setSoft] = useState(budget?.soft_limit_usd?.toString() ?? '')
   const [hard, setHard] = useState(budget?.hard_limit_usd?.toString() ?? '')
+  const [unpriced, setUnpriced] = useState<Schemas['UnpricedCalls']>(budget?.unpriced ?? 'allow')
+  const [flat, setFlat] = useState(budget?.unpriced_flat_usd?.toString() ?? '')
   const choices = names.choices(scope)
   const chosen = choices.some((choice) => choice.value === scopeId) ? scopeId : (choices[0]?.value ?? '')
   const save = useAction(async () => {
-    const body = { scope, scope_id: chosen, period, soft_limit_usd: amount(soft), hard_limit_usd: amount(hard) }
+    const body = { scope, scope_id: chosen, period, soft_limit_usd: amount(soft), hard_limit_usd: amount(hard), unpriced, unpriced_flat_usd: unpriced === 'flat' ? amount(flat) : null }
     if (budget) await unwrap(client.PUT('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
@@ -39,7 +46,7 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
       action={save}
       submit={budget ? 'Save budget' : 'Set budget'}
       blocked={problem}
-      fields={['scope', 'scope_id', 'period', 'soft_limit_usd', 'hard_limit_usd']}
+      fields={['scope', 'scope_id', 'period', 'soft_limit_usd', 'hard_limit_usd', 'unpriced', 'unpriced_flat_usd']}
     >
       <div className="grid gap-3 sm:grid-cols-3">
         <Field label="For" error={save.fields['scope']}>
@@ -59,6 +66,16 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
         <Field label="Hard limit, USD" hint="Reaching it refuses further requests." error={save.fields['hard_limit_usd']}>
           <Input type="number" min={0} step="any" value={hard} placeholder="none" onChange={(event) => setHard(event.target.value)} />
         </Field>
+      </div>
+      <div className="grid gap-3 sm:grid-cols-2">
+        <Field label="Calls without a price" hint="Models without a price; images, audio, batches." error={save.fields['unpriced']}>
+          <Select value={unpriced} onChange={(event) => setUnpriced(event.target.value as Schemas['UnpricedCalls'])} options={UNPRICED} />
+        </Field>
+        {unpriced === 'flat' && (
+          <Field label="Count for each, USD" error={save.fields['unpriced_flat_usd']}>
+            <Input type="number" required min={0} max={1_000_000} step="any" value={flat} onChange={(event) => setFlat(event.target.value)} />
+          </Field>
+        )}
       </div>
       {typeof problem === 'string' && (
         <p className="text-xs text-muted" role="status">

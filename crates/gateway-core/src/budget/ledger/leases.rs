@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::state::BudgetState;
 use super::{BudgetExceeded, Ledger, Sharing};
-use crate::budget::{Amount, Spender};
+use crate::budget::{Amount, Charge, Spender};
 use crate::ids::BudgetId;
 use crate::time::Timestamp;
 
@@ -75,14 +75,14 @@ impl Ledger {
     pub fn plan_leases(
         &mut self,
         spender: Spender,
-        amount: Amount,
+        charge: Charge,
         others: &OtherNodes,
         now: Timestamp,
     ) -> Result<Vec<BudgetLease>, Box<BudgetExceeded>> {
         self.roll_over(now);
-        let short = self.covering(spender).filter(|state| !state.is_lease_sufficient(amount));
+        let short = self.covering(spender).filter(|state| !state.is_lease_sufficient(charge));
         let planned: Result<Vec<BudgetLease>, Box<BudgetExceeded>> = short
-            .map(|state| state.plan_lease(amount, others).ok_or_else(|| Box::new(state.exceeded())))
+            .map(|state| state.plan_lease(charge, others).ok_or_else(|| Box::new(state.exceeded())))
             .collect();
         if let Err(exceeded) = &planned {
             self.reads.exhausted = Some((self.reads.applied, exceeded.budget.id));
@@ -170,14 +170,14 @@ pub struct OtherNodes {
 }
 
 impl BudgetState {
-    /// A lease with room for the amount. Returns `None` if no money is available.
-    fn plan_lease(&self, amount: Amount, others: &OtherNodes) -> Option<BudgetLease> {
+    /// A lease with room for the charge. Returns `None` if no money is available.
+    fn plan_lease(&self, charge: Charge, others: &OtherNodes) -> Option<BudgetLease> {
         let of_others = others.leased.get(&(self.budget.id, self.starts_at)).copied().unwrap_or(0);
         let unavailable = self.spent().saturating_add(self.reserved).saturating_add(of_others);
         // While any money is available, one more call may start.
         let left = self.budget.remaining(unavailable).filter(|left| *left > 0)?;
         let part = (left / LEASE_PARTS / Amount::from(others.alive).max(1)).min(MAX_LEASE_PART);
-        let wanted = self.outstanding().saturating_add(amount.max(1).max(part));
+        let wanted = self.outstanding().saturating_add(self.budget.amount_of(charge).max(1).max(part));
         Some(BudgetLease { amount: wanted.max(self.leased), ..self.lease() })
     }
 
@@ -185,8 +185,9 @@ impl BudgetState {
         self.unstored.saturating_add(self.reserved)
     }
 
-    /// Returns true if the lease has room for the amount. A budget without a hard limit needs no lease.
-    pub(super) fn is_lease_sufficient(&self, amount: Amount) -> bool {
+    /// Returns true if the lease has room for the charge. A budget without a hard limit needs no lease.
+    pub(super) fn is_lease_sufficient(&self, charge: Charge) -> bool {
+        let amount = self.budget.amount_of(charge);
         self.budget.hard_limit.is_none() || self.outstanding().saturating_add(amount.max(1)) <= self.leased
     }
 

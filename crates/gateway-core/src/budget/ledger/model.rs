@@ -143,6 +143,7 @@ fn budgets() -> [Budget; 2] {
             period: Period::Daily,
             soft_limit: None,
             hard_limit: Some(LIMIT),
+            unpriced: Unpriced::Allow,
             created_at: Timestamp(0),
         },
     )
@@ -208,18 +209,20 @@ impl World {
 
     fn reserve(&mut self, node: usize, by_key: bool, amount: Amount) {
         let spender = Spender { key: by_key.then(key), ..Spender::default() };
-        let mut result = self.ledgers[node].reserve(spender, amount, self.now);
+        let mut result = self.ledgers[node].reserve(spender, Charge::priced(amount), self.now);
         if matches!(result, Err(Denied::LeaseTooSmall)) {
             self.read_at_once(node);
             let others = self.other_nodes(node);
-            let Ok(leases) = self.ledgers[node].plan_leases(spender, amount, &others, self.now) else {
+            let Ok(leases) =
+                self.ledgers[node].plan_leases(spender, Charge::priced(amount), &others, self.now)
+            else {
                 return;
             };
             for lease in &leases {
                 self.lease_table.insert((lease.budget, lease.starts_at, node), lease.amount);
             }
             self.ledgers[node].lease_granted(&leases);
-            result = self.ledgers[node].reserve(spender, amount, self.now);
+            result = self.ledgers[node].reserve(spender, Charge::priced(amount), self.now);
             assert!(result.is_ok(), "a lease that was just granted covers the call: {result:?}");
         }
         if let Ok(Some(reserved)) = result {
@@ -243,16 +246,19 @@ impl World {
             return;
         }
         let RunningCall { node, id, mut reserved, period } = self.calls.swap_remove(call);
-        let (cost, spender) = (reserved.amount * share / 100, reserved.spender);
-        self.ledgers[node].commit(&mut reserved, id, cost, self.now);
-        self.entries.insert(id, Entry { row: SpendRow { id, spender, cost }, node, is_counted: true });
+        let (cost, spender) = (reserved.charge.cost * share / 100, reserved.spender);
+        self.ledgers[node].commit(&mut reserved, id, Charge::priced(cost), self.now);
+        self.entries.insert(
+            id,
+            Entry { row: SpendRow { id, spender, charge: Charge::priced(cost) }, node, is_counted: true },
+        );
         self.nodes[node].spool.push(id);
         *self.real_cost.entry(period).or_default() += cost;
     }
 
     fn foreign_row(&mut self, node: usize, cost: Amount, is_in_store: bool) {
         let id = self.new_id();
-        let row = SpendRow { id, spender: Spender::default(), cost };
+        let row = SpendRow { id, spender: Spender::default(), charge: Charge::priced(cost) };
         self.entries.insert(id, Entry { row, node, is_counted: false });
         self.nodes[node].spool.push(id);
         if is_in_store {
@@ -314,7 +320,7 @@ impl World {
             let counted = rows.filter(|row| {
                 Period::Daily.start_of(log_id_time(row.id)) == period && budget.covers(&row.spender)
             });
-            BudgetReading { stored: counted.map(|row| row.cost).sum(), notified: Vec::new(), budget }
+            BudgetReading { stored: counted.map(|row| row.charge.cost).sum(), notified: Vec::new(), budget }
         });
         let included = uncertain.into_iter().filter(|id| seen.contains(id)).collect();
         self.ledgers[node].reload(Reading { number, budgets: readings.into(), included }, self.now);
@@ -341,13 +347,13 @@ impl World {
                 Period::Daily.start_of(log_id_time(row.id)) == period && budget.covers(&row.spender)
             };
             let counted = self.entries.values().filter(|entry| entry.is_counted && counts(&entry.row));
-            let expected: Amount = counted.map(|entry| entry.row.cost).sum();
+            let expected: Amount = counted.map(|entry| entry.row.charge.cost).sum();
             assert_eq!(self.ledgers[0].spent(budget.id, now).unwrap().1, expected);
             let running = self
                 .calls
                 .iter()
                 .filter(|call| call.period == period && budget.covers(&call.reserved.spender));
-            let reserved: Amount = running.map(|call| call.reserved.amount).sum();
+            let reserved: Amount = running.map(|call| call.reserved.charge.cost).sum();
             let state = self.ledgers[0].budgets.iter().find(|state| state.budget.id == budget.id).unwrap();
             assert_eq!(state.reserved, reserved);
         }
@@ -357,7 +363,7 @@ impl World {
     fn check_limit(&self) {
         let mut committed = self.real_cost.clone();
         for call in &self.calls {
-            *committed.entry(call.period).or_default() += call.reserved.amount;
+            *committed.entry(call.period).or_default() += call.reserved.charge.cost;
         }
         for (period, cost) in committed {
             assert!(cost < LIMIT + MAX_AMOUNT, "{cost} in the period that starts at {period}");

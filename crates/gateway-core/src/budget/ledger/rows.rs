@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Ledger;
-use crate::budget::{Amount, Spender};
+use crate::budget::{Amount, Charge, Spender};
 use crate::time::Timestamp;
 
 /// Rows that are tracked one by one. The cost of further rows is only added up until the next read.
@@ -14,13 +14,13 @@ const MAX_TRACKED_ROWS: usize = 100_000;
 pub struct SpendRow {
     pub id: i64,
     pub spender: Spender,
-    pub cost: Amount,
+    pub charge: Charge,
 }
 
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) spender: Spender,
-    cost: Amount,
+    charge: Charge,
     state: RowState,
 }
 
@@ -50,7 +50,7 @@ impl Row {
 impl Ledger {
     /// A write of the row to the store starts.
     pub fn write_started(&mut self, row: &SpendRow) {
-        if row.cost <= 0 {
+        if row.charge.is_nothing() {
             return;
         }
         match self.rows.get_mut(&row.id) {
@@ -65,7 +65,7 @@ impl Ledger {
     /// The store has confirmed the row. `is_new` is false if the store contained it before this write.
     pub fn stored(&mut self, row: &SpendRow, is_new: bool, now: Timestamp) {
         self.roll_over(now);
-        if row.cost <= 0 {
+        if row.charge.is_nothing() {
             return;
         }
         let confirmed = RowState::Stored { during_read: self.reads.begun };
@@ -116,10 +116,11 @@ impl Ledger {
     }
 
     fn insert(&mut self, row: &SpendRow, state: RowState) {
-        let SpendRow { id, spender, cost } = *row;
-        let row = Row { spender, cost, state };
+        let SpendRow { id, spender, charge } = *row;
+        let row = Row { spender, charge, state };
         let is_full = self.rows.len() >= MAX_TRACKED_ROWS;
         for budget in self.budgets.iter_mut().filter(|budget| row.is_unread() && budget.counts(id, &row)) {
+            let cost = budget.budget.amount_of(charge);
             let sum = if is_full { &mut budget.stored } else { &mut budget.unread };
             *sum = sum.saturating_add(cost);
             if row.is_unstored() && !is_full {
@@ -142,8 +143,9 @@ impl Ledger {
     fn confirm(&mut self, id: i64) {
         let Some(row) = self.rows.get(&id) else { return };
         for state in self.budgets.iter_mut().filter(|state| state.counts(id, row)) {
-            state.unstored = state.unstored.saturating_sub(row.cost);
-            state.leased = state.leased.saturating_sub(row.cost).max(0);
+            let cost = state.budget.amount_of(row.charge);
+            state.unstored = state.unstored.saturating_sub(cost);
+            state.leased = state.leased.saturating_sub(cost).max(0);
             state.is_lease_recorded = false;
         }
     }
@@ -176,8 +178,9 @@ impl Ledger {
             let (mut unread, mut unstored): (Amount, Amount) = (0, 0);
             for (id, row) in self.rows.iter().filter(|(_, row)| row.is_unread()) {
                 if state.counts(*id, row) {
-                    unread = unread.saturating_add(row.cost);
-                    unstored = unstored.saturating_add(if row.is_unstored() { row.cost } else { 0 });
+                    let cost = state.budget.amount_of(row.charge);
+                    unread = unread.saturating_add(cost);
+                    unstored = unstored.saturating_add(if row.is_unstored() { cost } else { 0 });
                 }
             }
             (state.unread, state.unstored) = (unread, unstored);

@@ -52,7 +52,12 @@ impl BudgetState {
 
     pub(super) fn exceeded(&self) -> BudgetExceeded {
         let is_reserved = self.budget.allows(self.spent(), 0);
-        BudgetExceeded { budget: self.budget.clone(), resets_at: self.ends_at, is_reserved }
+        BudgetExceeded {
+            budget: self.budget.clone(),
+            resets_at: self.ends_at,
+            is_reserved,
+            is_unpriced: false,
+        }
     }
 
     /// A row belongs to the period in which its call began, as it does in the log.

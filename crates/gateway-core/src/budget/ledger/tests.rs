@@ -20,7 +20,8 @@ fn budget(number: u128, scope: Scope, hard: Amount) -> Budget {
     let keys = if let Scope::Key(key) = scope { vec![key] } else { Vec::new() };
     let (soft_limit, hard_limit) = (Some(hard / 2), Some(hard));
     let id = Uuid::from_u128(number).into();
-    Budget { id, scope, keys, period: Period::Daily, soft_limit, hard_limit, created_at: now() }
+    let (period, unpriced) = (Period::Daily, Unpriced::Allow);
+    Budget { id, scope, keys, period, soft_limit, hard_limit, unpriced, created_at: now() }
 }
 
 fn whole_org() -> Scope {
@@ -55,24 +56,24 @@ fn spent(ledger: &mut Ledger, at: Timestamp) -> Amount {
 }
 
 fn reserve(ledger: &mut Ledger, amount: Amount) -> Option<ReservedAmount> {
-    ledger.reserve(Spender::default(), amount, now()).ok().flatten()
+    ledger.reserve(Spender::default(), Charge::priced(amount), now()).ok().flatten()
 }
 
 /// A call that is reserved and committed at once.
 fn call(ledger: &mut Ledger, id: i64, cost: Amount) {
     let mut reserved = reserve(ledger, 1).unwrap();
-    ledger.commit(&mut reserved, id, cost, now());
+    ledger.commit(&mut reserved, id, Charge::priced(cost), now());
 }
 
 fn exceeded(ledger: &mut Ledger, amount: Amount) -> BudgetExceeded {
-    match ledger.reserve(Spender::default(), amount, now()) {
+    match ledger.reserve(Spender::default(), Charge::priced(amount), now()) {
         Err(Denied::Exceeded(exceeded)) => *exceeded,
         other => panic!("expected an exceeded budget: {other:?}"),
     }
 }
 
 fn row(id: i64, cost: Amount) -> SpendRow {
-    SpendRow { id, spender: Spender::default(), cost }
+    SpendRow { id, spender: Spender::default(), charge: Charge::priced(cost) }
 }
 
 fn amounts(leases: &[BudgetLease]) -> Vec<Amount> {
@@ -89,11 +90,11 @@ fn a_reservation_counts_until_it_is_committed_or_released() {
     ledger.release(&mut second);
     let mut third = reserve(&mut ledger, 50).unwrap();
     assert_eq!(ledger.remaining(Spender::default()), Some(60), "reserved money is not spent");
-    ledger.commit(&mut first, first_log_id(now()), 10, now());
+    ledger.commit(&mut first, first_log_id(now()), Charge::priced(10), now());
     ledger.release(&mut third);
     assert_eq!(spent(&mut ledger, now()), 50);
     let mut last = reserve(&mut ledger, 1).unwrap();
-    ledger.commit(&mut last, first_log_id(now()) + 1, 50, now());
+    ledger.commit(&mut last, first_log_id(now()) + 1, Charge::priced(50), now());
     assert!(!exceeded(&mut ledger, 0).is_reserved);
 }
 
@@ -106,10 +107,10 @@ fn an_amount_is_reserved_in_all_budgets_or_in_none() {
     let number = ledger.begin_read();
     ledger.reload(Reading { number, budgets: budgets.into(), included: HashSet::new() }, now());
     let by_key = Spender { key: Some(key), ..Spender::default() };
-    assert!(ledger.reserve(by_key, 100, now()).unwrap().is_some());
+    assert!(ledger.reserve(by_key, Charge::priced(100), now()).unwrap().is_some());
     assert_eq!(ledger.remaining(by_key), Some(100), "the smaller of the two");
     for _ in 0..20 {
-        assert!(ledger.reserve(by_key, 100, now()).is_err());
+        assert!(ledger.reserve(by_key, Charge::priced(100), now()).is_err());
     }
     // Had the denied calls reserved in the larger budget, nothing would be left in it.
     assert!(reserve(&mut ledger, 1).is_some());
@@ -197,9 +198,9 @@ fn a_new_period_starts_empty_and_earlier_calls_count_in_the_earlier_one() {
     let mut ledger = single_node(100, 100);
     assert!(reserve(&mut ledger, 1).is_none());
     let tomorrow = now().plus(DAY);
-    let mut reserved = ledger.reserve(Spender::default(), 60, tomorrow).unwrap().unwrap();
+    let mut reserved = ledger.reserve(Spender::default(), Charge::priced(60), tomorrow).unwrap().unwrap();
     assert_eq!(spent(&mut ledger, tomorrow), 0);
-    ledger.commit(&mut reserved, first_log_id(now()), 60, tomorrow);
+    ledger.commit(&mut reserved, first_log_id(now()), Charge::priced(60), tomorrow);
     assert_eq!(spent(&mut ledger, tomorrow), 0, "the call began yesterday");
 }
 
@@ -232,13 +233,13 @@ fn alerts_are_pending_once_in_a_period() {
 fn lease(ledger: &mut Ledger, amount: Amount, others: Amount) -> Option<Amount> {
     let leased = HashMap::from([((Uuid::from_u128(1).into(), today()), others)]);
     let others = OtherNodes { leased, alive: 2 };
-    let leases = ledger.plan_leases(Spender::default(), amount, &others, now()).ok()?;
+    let leases = ledger.plan_leases(Spender::default(), Charge::priced(amount), &others, now()).ok()?;
     ledger.lease_granted(&leases);
     Some(leases[0].amount)
 }
 
 fn is_lease_too_small(ledger: &mut Ledger, amount: Amount) -> bool {
-    matches!(ledger.reserve(Spender::default(), amount, now()), Err(Denied::LeaseTooSmall))
+    matches!(ledger.reserve(Spender::default(), Charge::priced(amount), now()), Err(Denied::LeaseTooSmall))
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn a_lease_shrinks_by_a_row_that_is_stored() {
     let id = first_log_id(now());
     // A call that costs more than was reserved for it is covered by the lease in any case.
     let mut reserved = reserve(&mut ledger, 10).unwrap();
-    ledger.commit(&mut reserved, id, 300, now());
+    ledger.commit(&mut reserved, id, Charge::priced(300), now());
     assert_eq!(amounts(&ledger.take_lease_changes(now())), [300]);
     ledger.stored(&row(id, 300), true, now());
     let changes = ledger.take_lease_changes(now());
@@ -319,7 +320,7 @@ fn a_lease_of_a_large_budget_fits_in_64_bits() {
 fn a_ledger_without_budgets_reserves_nothing() {
     let mut ledger = Ledger::new(Sharing::Leased);
     assert!(ledger.is_empty());
-    assert!(ledger.reserve(Spender::default(), 10, now()).unwrap().is_none());
+    assert!(ledger.reserve(Spender::default(), Charge::priced(10), now()).unwrap().is_none());
     assert!(!single_node(100, 0).is_empty());
 }
 
@@ -358,14 +359,14 @@ fn rows_that_are_not_tracked_one_by_one_still_count() {
     let first = first_log_id(now());
     let mut reserved = reserve(&mut ledger, 1).unwrap();
     for id in first..first + 100_000 {
-        ledger.commit(&mut reserved, id, 1, now());
+        ledger.commit(&mut reserved, id, Charge::priced(1), now());
     }
     let outstanding = |ledger: &Ledger| ledger.budgets[0].unstored;
     assert_eq!(
         (spent(&mut ledger, now()), ledger.rows.len(), outstanding(&ledger)),
         (100_000, 100_000, 100_000)
     );
-    ledger.commit(&mut reserved, first + 100_000, 5, now());
+    ledger.commit(&mut reserved, first + 100_000, Charge::priced(5), now());
     ledger.stored(&row(first + 100_001, 7), true, now());
     assert_eq!(spent(&mut ledger, now()), 100_012);
     assert_eq!((ledger.rows.len(), ledger.stored_rows(), outstanding(&ledger)), (100_000, 0, 100_000));
@@ -405,6 +406,48 @@ fn copy_of(alert: &PendingAlert) -> PendingAlert {
 }
 
 fn call_at(ledger: &mut Ledger, cost: Amount, at: Timestamp) {
-    let mut reserved = ledger.reserve(Spender::default(), 1, at).unwrap().unwrap();
-    ledger.commit(&mut reserved, first_log_id(at), cost, at);
+    let mut reserved = ledger.reserve(Spender::default(), Charge::priced(1), at).unwrap().unwrap();
+    ledger.commit(&mut reserved, first_log_id(at), Charge::priced(cost), at);
+}
+
+/// A ledger with one budget of the organization that treats calls without a price in this way.
+fn ledger_with(unpriced: Unpriced, stored: Amount) -> Ledger {
+    let mut ledger = Ledger::new(Sharing::SingleNode);
+    let number = ledger.begin_read();
+    let budget = Budget { unpriced, ..budget(1, whole_org(), 100) };
+    let stored = budget.sum_of(stored, 0);
+    let budgets = vec![BudgetReading { budget, stored, notified: Vec::new() }];
+    ledger.reload(Reading { number, budgets, included: HashSet::new() }, now());
+    ledger
+}
+
+#[test]
+fn a_call_without_a_price_is_allowed_refused_or_counted_at_a_flat_amount() {
+    let unpriced = Charge { cost: 0, is_unpriced: true };
+    let call = |ledger: &mut Ledger, id: i64, charge: Charge| {
+        let mut reserved = ledger.reserve(Spender::default(), charge, now()).ok().flatten()?;
+        ledger.commit(&mut reserved, first_log_id(now()) + id, charge, now());
+        ledger.remaining(Spender::default())
+    };
+    let mut allowing = ledger_with(Unpriced::Allow, 0);
+    assert_eq!(call(&mut allowing, 0, unpriced), Some(100));
+    let mut refusing = ledger_with(Unpriced::Refuse, 0);
+    let Err(Denied::Exceeded(refused)) = refusing.reserve(Spender::default(), unpriced, now()) else {
+        panic!()
+    };
+    assert!(refused.is_unpriced && !exceeded(&mut ledger_with(Unpriced::Refuse, 100), 1).is_unpriced);
+    assert_eq!(call(&mut refusing, 0, Charge::priced(30)), Some(70));
+    let mut flat = ledger_with(Unpriced::Flat(40), 0);
+    assert_eq!(call(&mut flat, 0, unpriced), Some(60));
+    assert_eq!(
+        call(&mut flat, 1, Charge { cost: 5, is_unpriced: true }),
+        Some(15),
+        "known and unknown cost add up"
+    );
+    // What is reserved counts too.
+    let reserved = flat.reserve(Spender::default(), unpriced, now()).unwrap().unwrap();
+    assert!(exceeded(&mut flat, 1).is_reserved);
+    drop(reserved);
+    let budget = Budget { unpriced: Unpriced::Flat(40), ..budget(1, whole_org(), 100) };
+    assert_eq!(budget.sum_of(7, 3), 127);
 }

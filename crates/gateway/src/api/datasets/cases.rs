@@ -237,6 +237,7 @@ pub(super) async fn from_logs(
     for log_id in log_ids.into_iter().filter(|log_id| seen.insert(*log_id)) {
         let entry = logs::find(&stored, caller.org.id, log_id).await?;
         let entry = entry
+            .filter(|entry| caller.row_access().includes(entry.row.key_id))
             .ok_or_else(|| Problem::field("log_ids", format!("no log row {log_id} in this organization")))?;
         let content = case_from_log(&entry.row);
         contents.push(content.map_err(|why| Problem::field("log_ids", format!("log row {log_id}: {why}")))?);

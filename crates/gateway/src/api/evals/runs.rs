@@ -145,7 +145,9 @@ async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<V
     let mut ids = ids.to_vec();
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.dedup();
-    let known = logs::existing_ids(&*app.query_logs(caller.org.id).await?, caller.org.id, &ids).await?;
+    let made_by = caller.row_access().restrict(None);
+    let stored = app.query_logs(caller.org.id).await?;
+    let known = logs::existing_ids(&stored, caller.org.id, made_by, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
         Some(id) => Err(Problem::field("log_ids", format!("no log row {id} in this organization"))),
@@ -164,6 +166,7 @@ async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: 
             from: request.from,
             to: request.to,
             source: Some(source),
+            key_id: caller.row_access().restrict(None),
             ..LogFilter::default()
         };
         let mut page = Page { limit, before: None };

@@ -12,12 +12,13 @@ use gateway_store::logs::{self, LogFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{AppState, Caller, Viewer};
+use super::caller::{AppState, RowReader};
 use super::extract::{PagedQuery, PathParam, integer_path_param};
 use super::openapi::Area;
 use super::page;
 use super::response::Json;
 use crate::app::App;
+use crate::auth::RowAccess;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -54,7 +55,7 @@ struct LogParams {
 }
 
 impl LogParams {
-    fn filter(&self) -> ApiResult<LogFilter> {
+    fn filter(&self, access: RowAccess) -> ApiResult<LogFilter> {
         let words = self.q.as_deref().map(query_terms);
         if words.as_ref().is_some_and(Vec::is_empty) {
             return Err(Problem::field("q", "must contain at least one word"));
@@ -65,7 +66,7 @@ impl LogParams {
             level: self.level,
             status: self.status.as_deref().map(status_range).transpose()?,
             source: self.source,
-            key_id: self.key_id.as_deref().map(|id| parse_id("key_id", id)).transpose()?,
+            key_id: access.restrict(self.key_id.as_deref().map(|id| parse_id("key_id", id)).transpose()?),
             session_id: self.session_id.clone(),
             user: self.user.clone(),
             from: self.from,
@@ -101,11 +102,11 @@ struct LogList {
 
 async fn list(
     State(app): AppState,
-    caller: Caller<Viewer>,
+    caller: RowReader,
     PagedQuery { page, filter: params }: PagedQuery<LogParams>,
 ) -> ApiResult<Json<LogList>> {
     let page = page.numeric_page()?;
-    let (org, filter) = (caller.org.id, params.filter()?);
+    let (org, filter) = (caller.org.id, params.filter(caller.row_access())?);
     wait_for_rows(&app, org, &filter).await;
     let found = logs::list(&*app.query_logs(org).await?, org, &filter, &page).await?;
     let (logs, next_cursor) = page::into_views(found);
@@ -124,10 +125,12 @@ async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
 
 async fn get(
     State(app): AppState,
-    caller: Caller<Viewer>,
+    caller: RowReader,
     PathParam(LogId(id)): PathParam<LogId>,
 ) -> ApiResult<Json<LogDetail>> {
     let stored = app.query_logs(caller.org.id).await?;
-    let entry = logs::find(&stored, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let entry = logs::find(&stored, caller.org.id, id).await?;
+    let entry = entry.filter(|entry| caller.row_access().includes(entry.row.key_id));
+    let entry = entry.ok_or_else(Problem::not_found)?;
     Ok(Json(entry.into()))
 }

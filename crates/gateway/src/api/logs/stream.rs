@@ -24,11 +24,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::{LogParams, wait_for_rows};
-use crate::api::caller::{AppState, Caller, CredentialHeaders, Viewer};
+use crate::api::caller::{AppState, CredentialHeaders, RowReader};
 use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::api::response::EventStream;
 use crate::app::App;
+use crate::auth::RowAccess;
 use crate::log::tail::{MAX_STREAMS_PER_ORG, RecentIds, SubscribeError, Subscription, TailEvent};
 use crate::problem::{ApiResult, Problem};
 use crate::shares::QUERY_PATIENCE;
@@ -48,19 +49,20 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn follow(
     State(app): AppState,
-    caller: Caller<Viewer>,
+    caller: RowReader,
     credentials: CredentialHeaders,
     LastEventId(last): LastEventId,
     PagedQuery { page: _, filter: params }: PagedQuery<LogParams>,
 ) -> ApiResult<LogEventStream> {
-    let mut filter = params.filter()?;
+    let mut filter = params.filter(caller.row_access())?;
     let resume = last.or(filter.after_id.take());
     let subscribing = app.shares.log_tails.subscribe(&app.services, &app.proxy.tail, caller.org.id);
     let subscription = subscribing.await.map_err(|error| match error {
         SubscribeError::TooMany => too_many_streams(),
         SubscribeError::Store(error) => error.into(),
     })?;
-    let mut follower = Follower::new(&app, caller.org.id, credentials, filter, subscription);
+    let reader = Reader { org: caller.org.id, credentials, access: caller.row_access() };
+    let mut follower = Follower::new(&app, reader, filter, subscription);
     follower.resume_after(resume);
     let events = futures_util::stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|bytes| (bytes, follower))
@@ -77,11 +79,19 @@ fn too_many_streams() -> Problem {
     problem
 }
 
+/// Who follows, and what they may read.
+struct Reader {
+    org: OrgId,
+    credentials: CredentialHeaders,
+    access: RowAccess,
+}
+
 /// Produces the events of one stream.
 struct Follower {
     app: Arc<App>,
     org: OrgId,
     credentials: CredentialHeaders,
+    access: RowAccess,
     next_credential_check: Instant,
     filter: LogFilter,
     tail: Receiver<TailEvent>,
@@ -101,18 +111,14 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(
-        app: &Arc<App>,
-        org: OrgId,
-        credentials: CredentialHeaders,
-        filter: LogFilter,
-        subscription: Subscription,
-    ) -> Self {
+    fn new(app: &Arc<App>, reader: Reader, filter: LogFilter, subscription: Subscription) -> Self {
+        let Reader { org, credentials, access } = reader;
         let Subscription { events, last_batch } = subscription;
         Self {
             app: Arc::clone(app),
             org,
             credentials,
+            access,
             next_credential_check: Instant::now() + CREDENTIAL_CHECK_INTERVAL,
             filter,
             tail: events,
@@ -196,13 +202,13 @@ impl Follower {
         }
     }
 
-    /// A revoked key, a removed member or an expired token ends the stream.
+    /// A revoked key, a removed member, an expired token or a change of the readable rows ends the stream.
     async fn is_still_authorized(&mut self) -> bool {
         if Instant::now() < self.next_credential_check {
             return true;
         }
         self.next_credential_check = Instant::now() + CREDENTIAL_CHECK_INTERVAL;
-        self.app.proxy.access.revalidate(&self.credentials.0).await
+        self.app.proxy.access.revalidate_reader(&self.credentials.0, self.access).await
     }
 
     /// Reads the rows of the next batches that were not sent yet, in the order in which they were stored.

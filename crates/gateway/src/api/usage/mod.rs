@@ -13,12 +13,13 @@ use gateway_store::names::{NamedResource, names_by_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::caller::{AppState, Caller, Viewer};
+use super::caller::{AppState, RowReader};
 use super::extract::QueryParams;
 use super::logs::parse_id;
 use super::openapi::Area;
 use super::response::Json;
 use crate::app::App;
+use crate::auth::RowAccess;
 use crate::problem::{ApiResult, Problem};
 
 const DEFAULT_DAYS: i64 = 30;
@@ -57,11 +58,12 @@ macro_rules! usage_params {
         }
 
         impl $name {
-            fn filter(&self) -> ApiResult<UsageFilter> {
+            fn filter(&self, access: RowAccess) -> ApiResult<UsageFilter> {
                 Ok(UsageFilter {
                     provider: self.provider.clone(),
                     model: self.model.clone(),
-                    key_id: self.key_id.as_deref().map(|id| parse_id("key_id", id)).transpose()?,
+                    key_id: access
+                        .restrict(self.key_id.as_deref().map(|id| parse_id("key_id", id)).transpose()?),
                     app_id: self.app_id.as_deref().map(|id| parse_id("app_id", id)).transpose()?,
                     team_id: self.team_id.as_deref().map(|id| parse_id("team_id", id)).transpose()?,
                     user: None,
@@ -134,11 +136,12 @@ struct Sums {
     prompt_tokens: i64,
     completion_tokens: i64,
     total_tokens: i64,
-    /// Cost of the requests with a price. Null if tokens were used, but no request had a price.
+    /// Cost of the requests with a price. Null if there are requests without a price and none with one.
     cost_usd: Option<f64>,
     errors: i64,
     cache_hits: i64,
-    /// Requests that used tokens of a model without a price. Their cost is not included.
+    /// Requests without a price: of a model that has none, or of an operation without a usage report, such as images,
+    /// audio and batches. Their cost is not included.
     unpriced: i64,
     /// Accurate to 10 %; null without requests.
     p50_ms: Option<i64>,
@@ -189,10 +192,10 @@ struct Summary {
 
 async fn summary(
     State(app): AppState,
-    caller: Caller<Viewer>,
+    caller: RowReader,
     QueryParams(params): QueryParams<SummaryParams>,
 ) -> ApiResult<Json<Summary>> {
-    let filter = params.filter()?;
+    let filter = params.filter(caller.row_access())?;
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let found = logs::usage(
         &*app.query_logs(caller.org.id).await?,
@@ -229,10 +232,10 @@ struct GroupSums {
 
 async fn timeseries(
     State(app): AppState,
-    caller: Caller<Viewer>,
+    caller: RowReader,
     QueryParams(params): QueryParams<SeriesParams>,
 ) -> ApiResult<Json<Series>> {
-    let filter = params.filter()?;
+    let filter = params.filter(caller.row_access())?;
     let name = params.interval.unwrap_or(IntervalName::Day);
     let interval = Interval::from(name);
     let default_length = match interval {
@@ -333,10 +336,10 @@ struct BreakdownRow {
 
 async fn breakdown(
     State(app): AppState,
-    caller: Caller<Viewer>,
+    caller: RowReader,
     QueryParams(params): QueryParams<BreakdownParams>,
 ) -> ApiResult<Json<Breakdown>> {
-    let filter = params.filter()?;
+    let filter = params.filter(caller.row_access())?;
     let by = params.by.unwrap_or(BreakdownGroup::Provider);
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let org = caller.org.id;

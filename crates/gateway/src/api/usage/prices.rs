@@ -7,7 +7,7 @@ use rust_decimal::prelude::ToPrimitive as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::caller::{AppState, Caller, Viewer};
+use crate::api::caller::{AppState, RowReader};
 use crate::api::extract::QueryParams;
 use crate::api::response::Json;
 use crate::problem::ApiResult;
@@ -48,7 +48,7 @@ struct PriceView {
 
 pub(super) async fn prices(
     State(app): AppState,
-    _caller: Caller<Viewer>,
+    _caller: RowReader,
     QueryParams(params): QueryParams<PriceParams>,
 ) -> ApiResult<Json<PriceList>> {
     let wanted =

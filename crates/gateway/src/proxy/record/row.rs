@@ -19,7 +19,8 @@ impl Record {
             if is_hit { (Some(Decimal::ZERO), false) } else { self.cost(reading, usage.as_ref()) };
         let (key_id, app_id, team_id) = match &self.caller.principal {
             Principal::Key(key) => (Some(key.id), key.app_id, key.team_id),
-            Principal::User { .. } | Principal::Org => (None, None, None),
+            Principal::User { team_id, .. } => (None, None, *team_id),
+            Principal::Org => (None, None, None),
         };
         let (request, request_stored) = self.copies.take_request();
         let (response, response_stored) = self.copies.take_response();
@@ -86,7 +87,11 @@ impl Record {
     /// The cost, and whether there is no price for it. The price of the model in the response comes before the price of
     /// the requested model.
     fn cost(&self, reading: &MeterReading, usage: Option<&Usage>) -> (Option<Decimal>, bool) {
-        let Some(usage) = usage else { return (None, false) };
+        let Some(usage) = usage else {
+            let has_succeeded = self.response.status.is_success();
+            let is_unmetered = self.request.operation.is_unmetered(self.request.method.as_str());
+            return (None, has_succeeded && is_unmetered);
+        };
         let provider = self.attempts.target().kind.name;
         let models = [reading.model.as_deref(), self.attempts.model()];
         let price = models.into_iter().flatten().find_map(|model| self.state.prices.find(provider, model));

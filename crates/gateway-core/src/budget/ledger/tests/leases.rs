@@ -32,7 +32,7 @@ fn alone() -> OtherNodes {
 }
 
 fn plan(ledger: &mut Ledger, spender: Spender, amount: Amount) -> Vec<BudgetLease> {
-    ledger.plan_leases(spender, amount, &alone(), now()).unwrap()
+    ledger.plan_leases(spender, Charge::priced(amount), &alone(), now()).unwrap()
 }
 
 #[test]
@@ -42,18 +42,24 @@ fn each_budget_has_its_own_lease() {
     assert_eq!(amounts(&leases), [250, 100]);
     assert!(leases.iter().all(|lease| lease.starts_at == today()));
     ledger.lease_granted(&leases[1..]);
-    assert!(matches!(ledger.reserve(by_key(), 10, now()), Err(Denied::LeaseTooSmall)), "budget 1 has none");
+    assert!(
+        matches!(ledger.reserve(by_key(), Charge::priced(10), now()), Err(Denied::LeaseTooSmall)),
+        "budget 1 has none"
+    );
     assert_eq!(amounts(&plan(&mut ledger, by_key(), 10)), [250], "budget 2 has enough");
     let yesterday = BudgetLease { starts_at: today().plus(-DAY), ..leases[0] };
     ledger.lease_granted(&[yesterday]);
     assert!(is_lease_too_small(&mut ledger, 10), "the lease of another period does not count");
     ledger.lease_granted(&leases);
-    let mut reserved = ledger.reserve(by_key(), 10, now()).unwrap().unwrap();
-    assert!(matches!(ledger.reserve(by_key(), 91, now()), Err(Denied::LeaseTooSmall)));
+    let mut reserved = ledger.reserve(by_key(), Charge::priced(10), now()).unwrap().unwrap();
+    assert!(matches!(ledger.reserve(by_key(), Charge::priced(91), now()), Err(Denied::LeaseTooSmall)));
     assert!(reserve(&mut ledger, 240).is_some(), "budget 1 has more");
     ledger.release(&mut reserved);
     ledger.lease_granted(&[BudgetLease { amount: 5, ..leases[1] }]);
-    assert!(ledger.reserve(by_key(), 10, now()).is_ok(), "a lease only grows when it is granted");
+    assert!(
+        ledger.reserve(by_key(), Charge::priced(10), now()).is_ok(),
+        "a lease only grows when it is granted"
+    );
 }
 
 #[test]
@@ -69,7 +75,7 @@ fn a_budget_without_a_hard_limit_needs_no_lease() {
     let mut ledger = Ledger::new(Sharing::Leased);
     read_budgets(&mut ledger, vec![Budget { hard_limit: None, ..budget(1, whole_org(), 100) }]);
     let mut reserved = reserve(&mut ledger, 1_000).unwrap();
-    ledger.commit(&mut reserved, first_log_id(now()), 5_000, now());
+    ledger.commit(&mut reserved, first_log_id(now()), Charge::priced(5_000), now());
     assert_eq!(plan(&mut ledger, Spender::default(), 10), []);
     assert!(!ledger.has_lease_changes(now()), "what is outstanding needs no lease either");
     ledger.enter_offline_mode(3);
@@ -84,7 +90,7 @@ fn only_a_used_lease_is_kept_when_it_is_recalled() {
     ledger.recall();
     assert!(!ledger.has_lease_changes(now()), "all of it is in use");
     assert_eq!(amounts(&ledger.take_lease_changes(now())), [0; 0]);
-    ledger.commit(&mut all, first_log_id(now()), 125, now());
+    ledger.commit(&mut all, first_log_id(now()), Charge::priced(125), now());
     assert!(!ledger.has_lease_changes(now()), "the row is not stored yet, and the lease covers it");
     ledger.stored(&row(first_log_id(now()), 125), true, now());
     assert!(ledger.has_lease_changes(now()), "the store counts the row from now on");
@@ -167,8 +173,12 @@ fn without_a_store_each_node_uses_an_equal_part() {
         call(&mut ledger, first_log_id(now()) + id, 100);
     }
     assert!(exceeded(&mut ledger, 1).is_reserved, "the others may have spent as much");
-    assert!(ledger.reserve_offline(Spender::default(), 1, 2, now()).is_ok(), "of two nodes a half");
-    let mut reserved = ledger.reserve_offline(Spender::default(), 1, 1, now()).unwrap().unwrap();
+    assert!(
+        ledger.reserve_offline(Spender::default(), Charge::priced(1), 2, now()).is_ok(),
+        "of two nodes a half"
+    );
+    let mut reserved =
+        ledger.reserve_offline(Spender::default(), Charge::priced(1), 1, now()).unwrap().unwrap();
     ledger.release(&mut reserved);
     read(&mut ledger, 900, 0, &[]);
     assert!(is_lease_too_small(&mut ledger, 1), "the store is there again");
