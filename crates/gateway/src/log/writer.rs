@@ -28,9 +28,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Rows in one transaction, except at the yielding pace.
 const BATCH_ROWS: usize = 1_000;
-/// How much of a segment is read at once. The longest record fits into `READ_BYTES`.
+/// The longest record fits into this.
 const READ_BYTES: u64 = 4 << 20;
-const READER_READ_BYTES: u64 = 1 << 20;
+/// What is stored in one transaction, except at the yielding pace. A reader that comes meanwhile waits for it.
+const BATCH_BYTES: u64 = 1 << 20;
 const YIELDING_READ_BYTES: u64 = 256 << 10;
 
 #[derive(Clone)]
@@ -238,9 +239,9 @@ impl LogWriter {
         let pace = self.pace(progress, pass);
         let (read_bytes, batch_rows) = match pace {
             Pace::Yielding => (YIELDING_READ_BYTES, progress.batch.rows()),
-            // Readers may search, so the rows are indexed at once. Other readers wait for the transaction.
-            _ if pass.has_readers => (READER_READ_BYTES, logs::MAX_INLINE_INDEXED),
-            Pace::Normal | Pace::Urgent => (READ_BYTES, BATCH_ROWS),
+            // Readers may search, so the rows are indexed at once.
+            _ if pass.has_readers => (BATCH_BYTES, logs::MAX_INLINE_INDEXED),
+            Pace::Normal | Pace::Urgent => (BATCH_BYTES, BATCH_ROWS),
         };
         let offset = progress.offset(segment);
         self.spool.faults().disk(DiskCall::Read)?;
