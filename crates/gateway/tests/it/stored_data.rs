@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use gateway::config::{Config, RawSettings};
+use gateway_store::providers;
 use gateway_store::testing::load_postgres_dump;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -55,6 +56,18 @@ impl Upgraded {
         let body = json!({"model": "echo", "messages": [{"role": "user", "content": "hello"}]});
         let call = self.app.post("/v1/chat/completions", body).key(self.made[key].as_str().unwrap());
         call.header("x-gateway-provider", provider).send().await
+    }
+
+    /// Moves a provider in the database. The API would drop its secrets, because the origin changes.
+    async fn move_provider(&self, name: &str, base_url: &str) {
+        let org = self.made["org_id"].as_str().unwrap().parse().unwrap();
+        let app = &self.app.app;
+        let mut tx = app.services.db.begin().await.unwrap();
+        let mut provider = providers::find_for_update(&mut tx, org, name).await.unwrap().unwrap();
+        provider.base_url = Some(base_url.to_owned());
+        providers::update(&mut tx, org, &provider).await.unwrap();
+        tx.commit().await.unwrap();
+        app.proxy.access.invalidate_org(org);
     }
 
     async fn rows(&self, query: &str, count: usize) -> Vec<Value> {
@@ -140,14 +153,7 @@ async fn a_sealed_credential_is_still_readable() {
         let upgraded = Upgraded::open(backend).await;
         let upstream = Upstream::start().await;
         upstream.set_default_reply(Reply::json(200, "{}"));
-        let path = upgraded.org_path("providers/upstream");
-        upgraded
-            .app
-            .put(&path, json!({"base_url": upstream.url()}))
-            .bearer(&upgraded.token)
-            .send()
-            .await
-            .expect(200);
+        upgraded.move_provider("upstream", &upstream.url()).await;
         upgraded.proxied("api_key", "upstream").await.expect(200);
         assert_eq!(upstream.requests()[0].header("authorization"), Some("Bearer sk-upstream-secret"));
     }
