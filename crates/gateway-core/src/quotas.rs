@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(quotas.limit(Plan::Pro, Quota::RowsPerDay), None);
         assert_eq!(quotas.limit(Plan::Pro, Quota::Keys), Quotas::default().limit(Plan::Pro, Quota::Keys));
         assert_eq!(Quotas::default().with_overrides("").unwrap(), Quotas::default());
-        for bad in ["keys=3", "free.keys", "free.keys=-1", "free.teapots=1", "basic.keys=1", "free.keys=1e3"]
+        for bad in
+            ["keys=3", "free.webhooks", "free.keys=-1", "free.teapots=1", "basic.keys=1", "free.keys=1e3"]
         {
             let error = Quotas::default().with_overrides(bad).unwrap_err().to_string();
             assert!(error.contains("entry 1") && !error.contains(bad), "{error}");
