@@ -24,7 +24,7 @@ impl EgressRule {
     }
 }
 
-/// The addresses at which clouds give credentials to whoever asks from the machine: AWS (also for containers), Azure,
+/// The addresses at which clouds give credentials to any process of the machine: AWS (also for containers), Azure,
 /// Google, Oracle, Alibaba and Tencent.
 const METADATA_V4: [Ipv4Addr; 7] = [
     Ipv4Addr::new(169, 254, 169, 254),

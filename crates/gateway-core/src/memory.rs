@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_next_finds_room() {
+    fn the_next_organization_finds_room() {
         assert!(usage(3_200, 0).admits(1_066) && !usage(3_200, 0).admits(1_068));
         assert!(usage(3_200, 3_200).admits(0) && !usage(3_200, 3_200).admits(1));
         // Beyond the common parts there is still room for those that hold little.

@@ -1,4 +1,4 @@
-//! What the service opens to callers, logged at start: whoever reads the log learns what a stranger could use.
+//! What the service opens to callers, logged at start, so that the operator sees what a stranger could use.
 
 use crate::config::{Config, OperatorCredentials, Signup};
 use crate::services::Services;

@@ -82,17 +82,7 @@ pub struct KeyParts<'a> {
 
 /// Whether responses of this operation can be cached: only operations that depend on nothing but the request.
 pub fn is_cacheable(method: &str, operation: Operation) -> bool {
-    method == "POST"
-        && match operation {
-            Operation::Chat
-            | Operation::Responses
-            | Operation::Messages
-            | Operation::GenerateContent
-            | Operation::Converse
-            | Operation::Embeddings
-            | Operation::Completions => true,
-            Operation::Models | Operation::Other => false,
-        }
+    method == "POST" && operation.calls_model()
 }
 
 /// Whether a request header (name in lower case) can change the provider's response.

@@ -1,8 +1,8 @@
-//! Paths of objects that a provider keeps for an account: files, batches, stored responses and the like. Whoever has a
-//! credential of the account can list, read and delete all of them. Organizations that share the operator's credential
+//! Paths of objects that a provider keeps for an account: files, batches, stored responses and the like. Every
+//! holder of a credential of the account can list, read and delete all of them. Organizations that share the operator's credential
 //! therefore get no access to such paths.
 
-use super::paths::{Operation, RequestPath};
+use super::paths::RequestPath;
 
 /// The names of collections of objects, as segments of a path.
 const COLLECTIONS: [&str; 50] = [
@@ -102,7 +102,7 @@ const CREATING_METHODS: [&str; 3] = ["batchGenerateContent", "asyncBatchEmbedCon
 pub fn touches_stored_objects(method: &str, path: &RequestPath<'_>) -> bool {
     let operation = path.operation();
     let is_post = method == "POST";
-    if is_post && is_inference(operation) {
+    if is_post && operation.calls_model() {
         return false;
     }
     let Some(words) = path.segments() else { return true };
@@ -124,19 +124,6 @@ pub fn touches_stored_objects(method: &str, path: &RequestPath<'_>) -> bool {
     words.iter().enumerate().any(|word| stores(word) || manages(word))
         || is_stored_answer(is_post, &words)
         || changes_model(method, &words)
-}
-
-fn is_inference(operation: Operation) -> bool {
-    match operation {
-        Operation::Chat
-        | Operation::Responses
-        | Operation::Messages
-        | Operation::GenerateContent
-        | Operation::Converse
-        | Operation::Embeddings
-        | Operation::Completions => true,
-        Operation::Models | Operation::Other => false,
-    }
 }
 
 /// Responses and chat completions that the provider has stored. A POST to the collection itself is a call to a model,

@@ -38,6 +38,11 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Whether a POST is a call to a model whose response depends on nothing but the request.
+    pub fn calls_model(self) -> bool {
+        !matches!(self, Self::Models | Self::Other)
+    }
+
     /// Whether calls may cost money without a usage report: images, audio, batches, fine-tuning. Reads and deletions are
     /// free.
     pub fn is_unmetered(self, method: &str) -> bool {

@@ -1,4 +1,4 @@
-//! No input costs much more CPU time than an ordinary one of the same length, whoever reads it.
+//! No input costs much more CPU time than an ordinary one of the same length, in any reader.
 
 use std::time::Duration;
 

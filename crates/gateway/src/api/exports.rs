@@ -253,7 +253,7 @@ async fn test(
     }))
 }
 
-/// Drops the stored headers and secret if the change sends them to another origin: otherwise whoever may change the
+/// Drops the stored headers and secret if the change sends them to another origin: otherwise a caller who may change the
 /// endpoint could read them there. Returns whether there were any that the change does not replace.
 fn drop_foreign_secrets(export: &mut Export, change: &ExportChange) -> bool {
     let origin = |text: &str| url::Url::parse(text).ok().map(|url| url.origin());

@@ -26,11 +26,7 @@ use crate::services::Services;
 pub fn area() -> Area {
     Area::new("members", "Members of an organization and their roles.")
         .get("/orgs/{orgId}/members", list, "List members and open invitations")
-        .post(
-            "/orgs/{orgId}/members",
-            invites::add,
-            "Invite an address; whoever it belongs to joins by accepting",
-        )
+        .post("/orgs/{orgId}/members", invites::add, "Invite an address; its owner joins by accepting")
         .put("/orgs/{orgId}/members/{userId}", change_role, "Change a member's role")
         .delete(
             "/orgs/{orgId}/members/{userId}",

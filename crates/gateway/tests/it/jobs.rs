@@ -232,7 +232,7 @@ on_both!(organizations_take_turns_however_many_jobs_they_have, |app| async move 
     all.sort();
     assert_eq!(first_round, all, "each has a turn before anybody has another");
     assert_eq!(served.iter().filter(|served| **served == org(&eve)).count(), 3);
-    // Whoever has enough running is passed over.
+    // An organization with enough running jobs is passed over.
     for _ in 0..7 {
         store::claim(db, next_job(10), &lease("h", now)).await.unwrap().unwrap();
     }

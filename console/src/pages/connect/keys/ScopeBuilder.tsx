@@ -32,7 +32,7 @@ export function ScopeBuilder({ choice, onChoice, scopes, problem }: Props) {
         </div>
       )}
       <Radio {...use('read')} label="Reading" hint="What a viewer may read: logs, usage and settings of the whole organization. It calls no model." />
-      <Radio {...use('everything')} label="Everything" hint="Also manages the organization as an admin would: members, keys, providers, budgets, webhooks, and every log row with its texts. Whoever has it has all of that; do not put it into an application." />
+      <Radio {...use('everything')} label="Everything" hint="Also manages the organization as an admin would: members, keys, providers, budgets, webhooks, and every log row with its texts. Every holder of the key has all of that; do not put it into an application." />
       {(choice.use === 'proxy' || choice.use === 'some') && (
         <Checkbox label="May also read logs and usage of the whole organization" checked={choice.reads} onChange={(event) => onChoice({ ...choice, reads: event.target.checked })} />
       )}

@@ -275,8 +275,8 @@ async fn test(
     }))
 }
 
-/// Drops the stored secrets if the change sends them to another origin: otherwise whoever may change the address could
-/// read them there. Returns whether there were any that the change does not replace.
+/// Drops the stored secrets if the change sends them to another origin: otherwise a caller who may change the
+/// address could read them there. Returns whether there were any that the change does not replace.
 fn drop_foreign_secrets(app: &App, provider: &mut Provider, change: &ProviderChange) -> ApiResult<bool> {
     let Some(base_url) = &change.base_url else { return Ok(false) };
     let inherited = app.proxy.providers.get(provider.kind.as_str()).and_then(|target| target.base.clone());
