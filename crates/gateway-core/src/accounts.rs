@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::ids::UserId;
+
 pub const KEY_PREFIX: &str = "sk-gateway-";
 const KEY_HEX_DIGITS: usize = 64;
 
@@ -49,11 +51,31 @@ pub struct OrgSettings {
     pub log_bodies: bool,
     /// Days after which log rows are removed; null uses the server's setting.
     pub log_retention_days: Option<u32>,
+    /// Members who may read the audit log besides admins.
+    pub auditors: Vec<UserId>,
+    /// Whose reads of stored conversations and of the audit log are recorded in it.
+    pub audit_reads: AuditReads,
+}
+
+/// Whose reads are recorded in the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditReads {
+    Off,
+    /// Of people, not of keys.
+    #[default]
+    Users,
+    All,
 }
 
 impl Default for OrgSettings {
     fn default() -> Self {
-        Self { log_bodies: true, log_retention_days: None }
+        Self {
+            log_bodies: true,
+            log_retention_days: None,
+            auditors: Vec::new(),
+            audit_reads: AuditReads::default(),
+        }
     }
 }
 

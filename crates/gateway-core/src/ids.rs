@@ -88,6 +88,8 @@ uuid_id! {
     EvaluationId,
     /// A verdict on a log row.
     VerdictId,
+    /// An entry of the audit log.
+    AuditId,
 }
 
 /// The text is not a UUID in the hyphenated form.

@@ -62,21 +62,19 @@ const LOCK_SEED: i64 = 0x6761_7465_7761_790b;
 
 /// Inserts an export unless the organization has `max` already. Concurrent inserts of an organization wait for each
 /// other, so that they cannot exceed the limit together.
-pub async fn insert(logs: &Db, export: &Export, max: i64) -> Result<bool, StoreError> {
+pub async fn insert(tx: &mut Tx, export: &Export, max: i64) -> Result<bool, StoreError> {
     let counters = ["delivered", "failed", "dropped", "tries", "retry_at"].map(|name| (name, 0_i64.into()));
     let mut extra = Vec::from(counters);
     extra.push(("batch", MAX_BATCH_ROWS.into()));
-    let mut tx = logs.begin().await?;
     // SQLite has one writer. The organization's own row may be in another database.
     if tx.dialect() == Dialect::Postgres {
         let key = args![export.org_id.to_string(), LOCK_SEED];
         tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", key).await?;
     }
-    if count(&mut tx, export.org_id).await? >= max {
+    if count(tx, export.org_id).await? >= max {
         return Ok(false);
     }
-    table::insert(&mut tx, export, extra).await?;
-    tx.commit().await?;
+    table::insert(tx, export, extra).await?;
     Ok(true)
 }
 

@@ -13,6 +13,7 @@ mod tx;
 
 pub mod accounts;
 pub mod apps;
+pub mod audit;
 pub mod budgets;
 pub mod cache_purges;
 pub mod cluster;

@@ -2,15 +2,16 @@
 //! ROLLBACK, or a statement that was given up half way, it is closed. SQLite ends a transaction by itself when the disk
 //! is full, and a connection that is believed to be inside of one would fail for ever.
 
+use gateway_core::audit::Draft;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::StoreError;
 use crate::db::{ACQUIRE_TIMEOUT, Dialect, RELEASE_TIMEOUT, with_timeout};
 use crate::faults::{self, DbCall, Faults};
 use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
+use crate::{StoreError, audit};
 
 /// A connection that a transaction has taken out of its pool.
 pub(crate) enum Connection {
@@ -25,6 +26,8 @@ pub struct Tx {
     state: State,
     /// Released when the transaction has ended.
     write_lock: Option<OwnedMutexGuard<()>>,
+    /// Audit entries of the change, which `commit` appends.
+    entries: Vec<Draft>,
     pub(crate) faults: Faults,
 }
 
@@ -47,6 +50,7 @@ impl Tx {
             connection: Some(connection),
             state: State::Unknown,
             write_lock,
+            entries: Vec::new(),
             faults: Faults::default(),
         };
         tx.connection()?.control(sql).await?;
@@ -109,7 +113,20 @@ impl Tx {
         }
     }
 
+    /// Adds an entry to the audit log together with the change. `commit` appends it, because the head of the chain must
+    /// be the last row that a transaction locks.
+    pub fn record(&mut self, entry: Draft) {
+        self.entries.push(entry);
+    }
+
+    pub(crate) fn take_entries(&mut self) -> Vec<Draft> {
+        std::mem::take(&mut self.entries)
+    }
+
     pub async fn commit(mut self) -> Result<(), StoreError> {
+        if !self.entries.is_empty() {
+            audit::append(&mut self).await?;
+        }
         let outcome = faults::within(&mut self, DbCall::Commit).await?;
         let committed = self.start()?.control("COMMIT").await;
         if committed.is_ok() {

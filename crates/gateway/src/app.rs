@@ -13,6 +13,7 @@ use gateway_core::ids::OrgId;
 use gateway_store::Db;
 use gateway_store::db::Dialect;
 
+use crate::audit::AuditQueue;
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
 use crate::connections::Connections;
@@ -42,6 +43,8 @@ pub struct App {
     pub jobs: Arc<JobServices>,
     pub health: HealthCache,
     pub quotas: QuotaUsage,
+    /// Audit entries that belong to no transaction.
+    pub audit: Arc<AuditQueue>,
     pub log_quotas: Arc<LogQuotas>,
     /// The connections of clients.
     pub connections: Arc<Connections>,

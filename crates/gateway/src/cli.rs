@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
 use gateway_core::accounts::normalise_email;
+use gateway_core::audit::{Actor, Chain, Draft, Outcome, Target};
+use gateway_core::ids::AuditId;
 use gateway_core::time::HOUR;
 use gateway_store::cluster::invalidations::{self, Invalidation};
 use gateway_store::{Db, Part, StoreError, accounts, orgs, sign_ins};
 use secrecy::ExposeSecret;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+use uuid::{NoContext, Uuid};
 
 use crate::app::{App, open_vault};
 use crate::auth::passwords::new_reset_token;
@@ -246,6 +250,12 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
     let changed = orgs::set_plan(&mut tx, slug, plan, Clock::default().now()).await?;
     if let Some(org) = changed {
         invalidations::record(&mut tx, &Invalidation::OrgAll(org)).await?;
+        // The organization sees who changed its plan, and the installation what its operator did.
+        for (chain, action) in [(Chain::Org(org), "org.plan"), (Chain::System, "operator.set_plan")] {
+            let target =
+                Target { kind: "org".into(), id: Some(org.to_string()), name: Some(slug.to_owned()) };
+            tx.record(operator_entry(chain, action, target).created(&json!({"plan": plan})));
+        }
     }
     tx.commit().await?;
     db.close().await;
@@ -254,11 +264,36 @@ async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure
         .ok_or_else(|| Failure::Other(format!("there is no organization with the slug '{slug}'")))
 }
 
+fn operator_entry(chain: Chain, action: &str, target: Target) -> Draft {
+    let at = Clock::default().now();
+    let seconds = u64::try_from(at.unix_seconds()).unwrap_or(0);
+    Draft {
+        chain,
+        id: AuditId(Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, seconds, 0))),
+        at,
+        node: 0,
+        actor: Actor::OPERATOR,
+        action: action.to_owned(),
+        target,
+        outcome: Outcome::Success,
+        status: None,
+        changes: Vec::new(),
+        reason: None,
+        request_id: None,
+        ip: None,
+        user_agent: None,
+    }
+}
+
 async fn rotate_master_key(config: &Config) -> Result<Rotation, Failure> {
     let vault = open_vault(config)?;
     let db = open(config).await?;
     let logs = migrate_all(&db, Clock::default().now()).await?;
     let rotation = rotate_master_key::run(&db, &logs, &vault).await?;
+    let target = Target { kind: "master_key".into(), id: None, name: None };
+    let mut tx = db.begin().await?;
+    tx.record(operator_entry(Chain::System, "operator.rotate_master_key", target));
+    tx.commit().await?;
     logs.close().await;
     db.close().await;
     Ok(rotation)
@@ -277,6 +312,9 @@ async fn reset_password(config: &Config, email: &str) -> Result<String, Failure>
     if let Some(user) = &user {
         let mut tx = db.begin().await?;
         sign_ins::insert_reset(&mut tx, user.id, &hash, now.plus(HOUR)).await?;
+        let target =
+            Target { kind: "user".into(), id: Some(user.id.to_string()), name: Some(user.email.clone()) };
+        tx.record(operator_entry(Chain::System, "operator.reset_password", target));
         tx.commit().await?;
     }
     db.close().await;

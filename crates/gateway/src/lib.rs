@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod auth;
 pub mod budgets;
 pub mod cache;

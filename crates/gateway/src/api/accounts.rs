@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_password, check_slug, normalise_email, slugify};
+use gateway_core::audit::Outcome;
 use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, UserId};
 use gateway_core::time::Timestamp;
@@ -16,12 +17,13 @@ use http::request::Parts;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::audited::Audited;
 use super::auth::OrgWithRole;
 use super::auth::passwords::{password_problem, verify_password};
 use super::auth::sessions::{SessionOrigin, record_sign_in, start_session};
-use super::caller::AppState;
 use super::extract::{Body, ClientIp};
 use super::invites::{self, Refusal};
 use super::keys::{self, KeyBrief};
@@ -32,6 +34,8 @@ use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::Signup;
 use crate::problem::{ApiResult, Problem};
 use crate::rate_limits::AttemptKind;
+
+const MAX_SHOWN_EMAIL: usize = 254;
 
 pub fn area() -> Area {
     Area::new("accounts", "Signup, login, and setup without a user account.")
@@ -99,7 +103,7 @@ impl From<&User> for UserBrief {
 }
 
 async fn signup(
-    State(app): AppState,
+    app: Audited,
     _: AttemptLimit<SignupEndpoint>,
     origin: SessionOrigin,
     Body(request): Body<SignupRequest>,
@@ -146,6 +150,15 @@ async fn signup(
     };
     let (token, _) = start_session(&app, &mut tx, &origin, user.id, (org.id, role)).await?;
     record_sign_in(&app, &mut tx, user.id, &origin).await?;
+    let entry = app.entry().within(org.id).by_user(user.id, &user.email);
+    tx.record(if role == Role::Owner && api_key.is_some() {
+        entry
+            .target(org.id, &org.name)
+            .created(&json!({"slug": org.slug, "name": org.name, "plan": org.plan}))
+    } else {
+        let joined = json!({"role": role});
+        entry.action("member.add").kind("member").target(user.id, &user.email).created(&joined)
+    });
     tx.commit().await?;
 
     let user = NewUser { id: user.id, email: user.email };
@@ -171,7 +184,7 @@ struct LoginResponse {
 }
 
 async fn login(
-    State(app): AppState,
+    app: Audited,
     _: AttemptLimit<Login>,
     origin: SessionOrigin,
     Body(request): Body<LoginRequest>,
@@ -182,6 +195,9 @@ async fn login(
     let user = accounts::find_by_email(&app.services.db, &email).await?;
     let password = SecretString::from(request.password);
     let matches = verify_password(&app, origin.address, &email, user.as_ref(), password).await?;
+    if !matches {
+        record_failed_login(&app, &email, user.as_ref());
+    }
     let user = user.filter(|_| matches).ok_or_else(rejected)?;
 
     let mut tx = app.services.db.begin().await?;
@@ -207,8 +223,36 @@ async fn login(
     })?;
     let (token, expires_at) = start_session(&app, &mut tx, &origin, user.id, (org.id, org.role)).await?;
     record_sign_in(&app, &mut tx, user.id, &origin).await?;
+    let entry = app.entry().within(org.id).by_user(user.id, &user.email);
+    tx.record(entry.target(user.id, &user.email));
+    if joined.is_some() {
+        let added = app.entry().within(org.id).by_user(user.id, &user.email).action("member.add");
+        let added = added.kind("member").target(user.id, &user.email);
+        tx.record(added.created(&json!({"role": org.role})));
+    }
     invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Json(LoginResponse { token, expires_at, user: (&user).into(), org, orgs }))
+}
+
+/// Records it in the user's organization, or of the installation if nobody has this address. It is done behind the
+/// response, which must take the same time for every address.
+fn record_failed_login(app: &Audited, email: &str, user: Option<&User>) {
+    let mut entry = app.entry().action("auth.login_failed");
+    (entry.outcome, entry.status) = (Outcome::Failed, Some(401));
+    entry.target.name = Some(email.chars().take(MAX_SHOWN_EMAIL).collect());
+    let user = user.map(|user| user.id);
+    entry.target.id = user.map(|id| id.to_string());
+    let shared = Arc::clone(app);
+    app.services.tasks.spawn(async move {
+        let orgs = match user {
+            Some(id) => orgs::list_by_user(&shared.services.db, id).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if let Some((org, _)) = orgs.first() {
+            entry = entry.within(org.id);
+        }
+        shared.audit.push(entry);
+    });
 }
 
 /// Stands for an address that is not valid. No account has it.
@@ -241,7 +285,7 @@ struct AppBrief {
 }
 
 async fn setup(
-    State(app): AppState,
+    app: Audited,
     _: AttemptLimit<Setup>,
     Body(request): Body<SetupRequest>,
 ) -> ApiResult<Created<SetupResponse>> {
@@ -260,7 +304,7 @@ async fn setup(
         name: app_name,
         description: String::new(),
         team_id: None,
-        config: serde_json::json!({}),
+        config: json!({}),
         created_at: now,
     };
 
@@ -271,6 +315,8 @@ async fn setup(
     events::record(&mut tx, org.id, app.services.ids.new_id(), &Event::AppCreate(facts), now).await?;
     let generated = keys::generate(&app, org.id, "default".into(), Some(new_app.id), None)?;
     keys::insert_with_event(&app, &mut tx, &generated, "setup").await?;
+    let created = json!({"slug": org.slug, "name": org.name, "plan": org.plan, "app_id": new_app.id, "key_id": generated.key.id});
+    tx.record(app.entry().within(org.id).target(org.id, &org.name).created(&created));
     tx.commit().await?;
 
     Ok(Created(SetupResponse {

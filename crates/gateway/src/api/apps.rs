@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
 use super::extract::{Body, PathParam, QueryParams, double_option};
 use super::openapi::Area;
@@ -74,7 +75,7 @@ struct NewApp {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     Body(request): Body<NewApp>,
 ) -> ApiResult<Created<AppView>> {
@@ -90,6 +91,7 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     check(&mut tx, &new).await?;
     apps::insert(&mut tx, &new).await?;
+    tx.record(app.entry().target(new.id, &new.name).created(&AppView::from(new.clone())));
     let event = Event::AppCreate(facts(&new, caller.actor()));
     events::record(&mut tx, new.org_id, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     tx.commit().await?;
@@ -107,7 +109,7 @@ struct AppChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<AppId>,
     Body(change): Body<AppChange>,
@@ -115,19 +117,21 @@ async fn update(
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let mut changed = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let before = AppView::from(changed.clone());
     changed.name = change.name.unwrap_or(changed.name);
     changed.description = change.description.unwrap_or(changed.description);
     changed.team_id = change.team_id.unwrap_or(changed.team_id);
     changed.config = change.config.map_or(changed.config, Value::Object);
     check(&mut tx, &changed).await?;
     apps::update(&mut tx, &changed).await?;
+    tx.record(app.entry().named(&changed.name).changed(&before, &AppView::from(changed.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(changed.into()))
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<AppId>,
 ) -> ApiResult<Json<Deleted>> {
@@ -137,6 +141,7 @@ async fn delete(
     if !apps::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
+    tx.record(app.entry().named(&deleted.name).deleted(&AppView::from(deleted.clone())));
     let event = Event::AppDelete(facts(&deleted, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;

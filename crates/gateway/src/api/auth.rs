@@ -14,6 +14,7 @@ use gateway_store::orgs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audited::Audited;
 use super::caller::{AppState, Caller, SessionUser, Viewer};
 use super::extract::Body;
 use super::invites;
@@ -150,7 +151,7 @@ struct SwitchOrgResponse {
 }
 
 async fn switch_org(
-    State(app): AppState,
+    app: Audited,
     person: SessionUser,
     origin: SessionOrigin,
     Body(request): Body<SwitchOrgRequest>,
@@ -162,6 +163,7 @@ async fn switch_org(
     let org: OrgWithRole =
         found.ok_or_else(|| Problem::forbidden("you are not a member of that organization"))?.into();
     let (token, expires_at) = start_session(&app, &mut tx, &origin, person.id, (org.id, org.role)).await?;
+    tx.record(app.entry().within(org.id).target(org.id, &org.name));
     tx.commit().await?;
     Ok(Json(SwitchOrgResponse { token, expires_at, org }))
 }

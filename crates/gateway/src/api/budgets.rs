@@ -11,6 +11,7 @@ use gateway_store::{Tx, apps, budgets as store, keys, orgs, teams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
 use super::extract::{Body, PathParam, QueryParams, double_option};
 use super::openapi::Area;
@@ -166,7 +167,7 @@ struct NewBudget {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     Body(request): Body<NewBudget>,
 ) -> ApiResult<Created<BudgetView>> {
@@ -199,6 +200,7 @@ async fn create(
         created_at: now,
     };
     store::insert(&mut tx, org, &budget).await?;
+    tx.record(app.entry().target(budget.id, &title(&budget)).created(&view(&budget, 0, now)));
     commit(&app, tx, org).await?;
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), budget.id).map(Created)
@@ -222,7 +224,7 @@ struct BudgetChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<BudgetId>,
     Body(change): Body<BudgetChange>,
@@ -233,11 +235,13 @@ async fn update(
     let mut tx = app.services.db.begin().await?;
     orgs::lock_for_update(&mut tx, org).await?;
     let mut budget = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let now = app.services.clock.now();
+    let before = view(&budget, 0, now);
     budget.soft_limit = soft.unwrap_or(budget.soft_limit);
     budget.hard_limit = hard.unwrap_or(budget.hard_limit);
     budget.period = change.period.unwrap_or(budget.period);
     check_limits(budget.soft_limit, budget.hard_limit)?;
-    let current = view(&budget, 0, app.services.clock.now());
+    let current = view(&budget, 0, now);
     let kind = change.unpriced.unwrap_or(current.unpriced);
     budget.unpriced = unpriced(kind, change.unpriced_flat_usd, budget.unpriced)?;
     let name = change.scope.unwrap_or(current.scope);
@@ -251,23 +255,30 @@ async fn update(
     if scope_changed {
         store::set_keys(&mut tx, &budget).await?;
     }
+    tx.record(app.entry().named(&title(&budget)).changed(&before, &view(&budget, 0, now)));
     commit(&app, tx, org).await?;
     let known = app.proxy.budgets.load(org).await?;
     find_view(&app, known.as_deref(), id).map(Json)
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<BudgetId>,
 ) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    if !store::delete(&mut tx, org, id).await? {
-        return Err(Problem::not_found());
-    }
+    let budget = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    store::delete(&mut tx, org, id).await?;
+    let before = view(&budget, 0, app.services.clock.now());
+    tx.record(app.entry().named(&title(&budget)).deleted(&before));
     commit(&app, tx, org).await?;
     Ok(Deleted::yes())
+}
+
+/// What a budget is called in the audit log.
+fn title(budget: &Budget) -> String {
+    format!("{} {}", budget.period.as_str(), budget.scope.id())
 }
 
 /// Commits a change of budgets. The team that a member's calls count for depends on which teams have one.

@@ -5,7 +5,9 @@ use gateway_core::cache::CacheKey;
 use gateway_store::cache_purges::{self, PurgeScope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 
+use super::audited::Audited;
 use super::caller::{Admin, AppState, Caller, Viewer};
 use super::extract::QueryParams;
 use super::openapi::Area;
@@ -47,7 +49,7 @@ struct Purged {
 }
 
 async fn purge(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin>,
     QueryParams(params): QueryParams<PurgeParams>,
 ) -> ApiResult<Json<Purged>> {
@@ -76,6 +78,12 @@ async fn purge(
     let mut tx = services.db.begin().await?;
     let mark = services.ids.new_id::<uuid::Uuid>().to_string();
     cache_purges::record(&mut tx, org, &scope, &mark, services.clock.now()).await?;
+    let purged = match &scope {
+        PurgeScope::All => json!({"all": true}),
+        PurgeScope::Namespace(namespace) => json!({"namespace": namespace}),
+        PurgeScope::Entry(key) => json!({"key": key.to_string()}),
+    };
+    tx.record(app.entry().target(org, &caller.org.name).deleted(&purged));
     let pending = invalidation::record(&mut tx, change).await?;
     let committed = tx.commit().await;
     // Before the memory is purged, into which a request could otherwise load a purged entry again.

@@ -17,8 +17,9 @@ use gateway_store::verdicts::{self, LogVerdict};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::audited::Audited;
 use super::caller::{AppState, Caller, Integrations, Member, Viewer};
 use super::extract::{Body, PagedQuery};
 use super::openapi::{Area, Operation, OperationOutput};
@@ -145,7 +146,7 @@ impl OperationOutput for StoredVerdict {
 }
 
 async fn submit(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member, Integrations>,
     Body(input): Body<EvalSubmission>,
 ) -> ApiResult<StoredVerdict> {
@@ -166,7 +167,7 @@ async fn submit(
 }
 
 async fn store_on_skill(
-    app: &App,
+    app: &Audited,
     org: OrgId,
     id: SkillId,
     source: String,
@@ -205,6 +206,8 @@ async fn store_on_skill(
         created_at: app.services.clock.now(),
     };
     skills::insert_evaluation(&mut tx, &evaluation, &evaluation.id.to_string()).await?;
+    let verdict = json!({"skill_id": id, "version": skill.version, "score": score, "passed": passed});
+    tx.record(app.entry().target(evaluation.id, &evaluation.source).created(&verdict));
     tx.commit().await?;
     Ok(evaluation.into())
 }
@@ -215,7 +218,7 @@ fn as_axes(given: BTreeMap<String, AxisInput>) -> Axes {
 }
 
 async fn store_on_log(
-    app: &App,
+    app: &Audited,
     org: OrgId,
     log_id: i64,
     source: String,
@@ -243,6 +246,8 @@ async fn store_on_log(
     }
     let mut tx = app.services.db.begin().await?;
     verdicts::insert(&mut tx, &verdict).await?;
+    let facts = json!({"log_id": log_id, "score": score, "passed": passed});
+    tx.record(app.entry().target(verdict.id, &verdict.source).created(&facts));
     let queued = export_verdicts::enqueue(&app.jobs, &mut tx, org, export_job.as_ref()).await?;
     tx.commit().await?;
     if let Some(queued) = queued {

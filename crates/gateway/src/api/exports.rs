@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use gateway_core::accounts::check_name;
+use gateway_core::audit::Draft;
 use gateway_core::exports::{ActivePeriods, ExportKind};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogSource;
@@ -15,7 +16,9 @@ use gateway_store::exports::{self, Export, ExportStatus};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use super::audited::Audited;
 use super::caller::{Admin, AppState, Caller, Integrations, Viewer};
 use super::destinations::{check_headers, check_url};
 use super::extract::{Body, PathParam, QueryParams, double_option};
@@ -149,7 +152,7 @@ struct ExportChange {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Integrations>,
     Body(new): Body<NewExport>,
 ) -> ApiResult<Created<ExportConfig>> {
@@ -177,12 +180,17 @@ async fn create(
         created_at: now,
         updated_at: now,
     };
+    let secrets = fields.secrets();
     apply(&app, &mut export, fields, now)?;
     let limit = app.services.config.quotas.limit(caller.org.plan, Quota::Exports);
     let most = limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
-    if !exports::insert(&app.services.logs, &export, most).await.map_err(name_taken)? {
+    let mut tx = app.services.logs.begin().await?;
+    if !exports::insert(&mut tx, &export, most).await.map_err(name_taken)? {
         return Err(quotas::exceeded(&caller.org, Quota::Exports, limit.unwrap_or_default()));
     }
+    let entry = app.entry().target(export.id, &export.name).created(&state(&export));
+    app.record_beside(&mut tx, with_secrets(entry, secrets)).await?;
+    tx.commit().await?;
     stored(&app, org, export.id).await.map(Created)
 }
 
@@ -195,7 +203,7 @@ async fn get(
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Integrations>,
     PathParam(id): PathParam<ExportId>,
     Body(fields): Body<ExportChange>,
@@ -203,27 +211,31 @@ async fn update(
     let (org, now) = (caller.org.id, app.services.clock.now());
     let mut tx = app.services.logs.begin().await?;
     let mut export = exports::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let (before, secrets) = (state(&export), fields.secrets());
     let secrets_dropped = drop_foreign_secrets(&mut export, &fields);
     apply(&app, &mut export, fields, now)?;
     export.revision += 1;
     export.updated_at = now;
     exports::update(&mut tx, &export).await.map_err(name_taken)?;
     let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
+    let entry = app.entry().named(&export.name).changed(&before, &state(&export));
+    app.record_beside(&mut tx, with_secrets(entry, secrets)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     let view = stored(&app, org, id).await?;
     Ok(Json(ExportConfig { secrets_dropped: secrets_dropped.then_some(true), ..view }))
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Integrations>,
     PathParam(id): PathParam<ExportId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.logs.begin().await?;
-    if !exports::delete(&mut tx, caller.org.id, id).await? {
-        return Err(Problem::not_found());
-    }
+    let export =
+        exports::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    exports::delete(&mut tx, caller.org.id, id).await?;
     let pending = invalidation::record(&mut tx, Invalidation::Exports).await?;
+    app.record_beside(&mut tx, app.entry().named(&export.name).deleted(&state(&export))).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
@@ -238,19 +250,43 @@ struct ExportTest {
 }
 
 async fn test(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Integrations>,
     PathParam(id): PathParam<ExportId>,
 ) -> ApiResult<Json<ExportTest>> {
     let (export, _) =
         exports::find(&app.services.logs, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let sent = batch::test(&app.jobs.delivery, &export).await;
+    let outcome = json!({"ok": sent.is_success(), "status": sent.status});
+    app.write(app.entry().named(&export.name).created(&outcome)).await?;
     Ok(Json(ExportTest {
         ok: sent.is_success(),
         status: sent.status,
         latency_ms: sent.latency_ms,
         error: sent.error,
     }))
+}
+
+impl ExportChange {
+    /// Whether it sets the secret or the headers.
+    fn secrets(&self) -> [(&'static str, bool); 2] {
+        [
+            ("secret", self.secret.as_ref().is_some_and(Option::is_some)),
+            ("headers", self.headers.as_ref().is_some_and(Option::is_some)),
+        ]
+    }
+}
+
+fn with_secrets(entry: Draft, secrets: [(&'static str, bool); 2]) -> Draft {
+    secrets.into_iter().fold(entry, |entry, (field, is_set)| entry.secret_if(is_set, field))
+}
+
+/// What the audit log shows of an export.
+fn state(export: &Export) -> Value {
+    json!({
+        "name": export.name, "kind": export.kind.as_str(), "endpoint": export.endpoint,
+        "include_sources": export.sources, "enabled": export.enabled,
+    })
 }
 
 /// Drops the stored headers and secret if the change sends them to another origin: otherwise a caller who may change the

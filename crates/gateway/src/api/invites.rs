@@ -11,8 +11,10 @@ use gateway_store::invites::Invite;
 use gateway_store::{Tx, accounts, events, invites, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::audited::Audited;
 use super::auth::OrgWithRole;
 use super::auth::sessions::{SessionOrigin, lock_session, start_session};
 use super::caller::{Admin, AppState, InOrg, SessionUser};
@@ -93,7 +95,7 @@ pub(super) struct Invited {
 
 /// Whether the address has an account is not looked up, so neither the answer nor its time depends on it.
 pub(super) async fn add(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     Body(request): Body<NewMember>,
 ) -> ApiResult<Created<Invited>> {
@@ -127,6 +129,7 @@ pub(super) async fn add(
         )));
     }
     invites::insert(&mut tx, &invite, &hash_invite_token(&invite_token)).await?;
+    tx.record(app.entry().target(invite.id, &invite.email).created(&json!({"role": role})));
     let facts = UserEventData { user_id: None, email: invite.email.clone(), role, actor: caller.actor() };
     events::record(&mut tx, org, app.services.ids.new_id(), &Event::UserInvite(facts), now).await?;
     tx.commit().await?;
@@ -134,13 +137,14 @@ pub(super) async fn add(
 }
 
 async fn withdraw(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<InviteId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     let invite = invites::delete(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     check_assignable(&caller, invite.role)?;
+    tx.record(app.entry().named(&invite.email).deleted(&json!({"role": invite.role})));
     tx.commit().await?;
     Ok(Deleted::yes())
 }
@@ -160,7 +164,7 @@ pub(super) struct AcceptedInvite {
 }
 
 pub(super) async fn accept(
-    State(app): AppState,
+    app: Audited,
     person: SessionUser,
     origin: SessionOrigin,
     Body(request): Body<AcceptRequest>,
@@ -178,6 +182,8 @@ pub(super) async fn accept(
             }
         })?;
     let (token, expires_at) = start_session(&app, &mut tx, &origin, user.id, (org.id, role)).await?;
+    let entry = app.entry().within(org.id).target(user.id, &user.email);
+    tx.record(entry.created(&json!({"role": role})));
     let pending = invalidation::record(&mut tx, Invalidation::Member(org.id, user.id)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(AcceptedInvite { org: (org, role).into(), role, token, expires_at }))

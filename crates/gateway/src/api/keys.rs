@@ -12,7 +12,9 @@ use gateway_store::keys::Key;
 use gateway_store::{Tx, apps, budgets as store_budgets, events, keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::audited::Audited;
 use super::caller::{AppState, Caller, KeyManager, Viewer};
 use super::extract::{Body, OptionalBody, PathParam, QueryParams, double_option};
 use super::openapi::Area;
@@ -114,7 +116,7 @@ struct CreatedKey {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     manager: KeyManager,
     Body(request): Body<NewKey>,
 ) -> ApiResult<Created<CreatedKey>> {
@@ -129,6 +131,8 @@ async fn create(
     quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
     check_app(&mut tx, org, request.app_id).await?;
     insert_with_event(&app, &mut tx, &generated, &actor).await?;
+    let key = &generated.key;
+    tx.record(app.entry().target(key.id, &key.name).created(&KeyView::from(key.clone())));
     // A node may remember that it did not know this key.
     let pending = invalidation::record(&mut tx, Invalidation::Key(generated.hash)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
@@ -170,7 +174,7 @@ struct KeyChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     manager: KeyManager,
     PathParam(id): PathParam<KeyId>,
     Body(change): Body<KeyChange>,
@@ -182,6 +186,7 @@ async fn update(
     let org = manager.identity.org.id;
     let mut tx = app.services.db.begin().await?;
     let (mut key, hash) = find_managed(&mut tx, &manager, id).await?;
+    let before = KeyView::from(key.clone());
     if let Some(app_id) = change.app_id {
         check_app(&mut tx, org, app_id).await?;
         check_may_leave_app(&mut tx, &manager, &key, app_id).await?;
@@ -191,6 +196,7 @@ async fn update(
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
     keys::update(&mut tx, &key).await?;
+    tx.record(app.entry().named(&key.name).changed(&before, &KeyView::from(key.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(key.into()))
@@ -202,7 +208,7 @@ struct Revoked {
 }
 
 async fn revoke(
-    State(app): AppState,
+    app: Audited,
     manager: KeyManager,
     PathParam(id): PathParam<KeyId>,
 ) -> ApiResult<Json<Revoked>> {
@@ -212,6 +218,7 @@ async fn revoke(
     if key.revoked_at.is_none() {
         key.revoked_at = Some(app.services.clock.now());
         keys::update(&mut tx, &key).await?;
+        tx.record(app.entry().named(&key.name));
         let event = Event::KeyRevoke(key_facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
@@ -236,7 +243,7 @@ struct Rotated {
 }
 
 async fn rotate(
-    State(app): AppState,
+    app: Audited,
     manager: KeyManager,
     PathParam(id): PathParam<KeyId>,
     OptionalBody(request): OptionalBody<RotateRequest>,
@@ -264,6 +271,8 @@ async fn rotate(
     keys::update(&mut tx, &old).await?;
     keys::insert(&mut tx, &new.key, new.hash).await?;
     let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, new.key.id).await?;
+    let successor = json!({"new_key_id": new.key.id, "overlap_hours": overlap_hours});
+    tx.record(app.entry().named(&old.name).created(&successor));
     let event = Event::KeyRotate { key_id: old.id, new_key_id: new.key.id, overlap_hours };
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
     let mut pending = Vec::new();

@@ -10,7 +10,9 @@ use gateway_store::page::Page;
 use gateway_store::{Tx, events, invites as store_invites, keys, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::audited::Audited;
 use super::caller::{self, Admin, AppState, InOrg, Viewer};
 use super::extract::{Body, PathParam, QueryParams};
 use super::invites::{self, InviteView};
@@ -82,7 +84,7 @@ struct RoleChange {
 }
 
 async fn change_role(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(user): PathParam<UserId>,
     Body(change): Body<RoleChange>,
@@ -96,6 +98,8 @@ async fn change_role(
         check_not_last_owner(&mut tx, org, &member).await?;
         members::set_role(&mut tx, org, user, change.role).await?;
         let previous_role = std::mem::replace(&mut member.role, change.role);
+        let (from, to) = (json!({"role": previous_role}), json!({"role": change.role}));
+        tx.record(app.entry().named(&member.email).changed(&from, &to));
         let event = Event::UserRoleChange { user: facts(&member, caller.actor()), previous_role };
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
@@ -124,7 +128,7 @@ enum KeysOfMember {
 }
 
 async fn remove(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Viewer>,
     PathParam(user): PathParam<UserId>,
     QueryParams(params): QueryParams<RemoveParams>,
@@ -147,16 +151,20 @@ async fn remove(
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
     let mut pending = vec![invalidation::record(&mut tx, Invalidation::Member(org, user)).await?];
     keys::withdraw_invites_of(&mut tx, org, user, |_| false).await?;
+    let mut entry = app.entry().named(&member.email).deleted(&json!({"role": member.role}));
     if !keep_keys {
         let revoked = keys::revoke_made_by(&mut tx, org, user, now).await?;
         for key in &revoked {
             let event = Event::KeyRevoke(key_facts(key, caller.actor()));
             events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
         }
+        let ids: Vec<_> = revoked.iter().map(|key| key.id).collect();
+        entry = entry.created(&json!({"revoked_keys": ids}));
         if !revoked.is_empty() {
             pending.push(invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?);
         }
     }
+    tx.record(entry);
     invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Deleted::yes())
 }

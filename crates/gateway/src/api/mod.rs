@@ -2,6 +2,8 @@
 
 mod accounts;
 mod apps;
+mod audit;
+mod audited;
 mod auth;
 mod budgets;
 mod cache;
@@ -36,8 +38,10 @@ mod webhooks;
 use std::sync::Arc;
 
 use axum::Router;
+use percent_encoding::percent_decode_str;
 
 use crate::app::App;
+use crate::audit::context::MatchedRoute;
 use crate::problem::ErrorFormat;
 use openapi::Area;
 
@@ -69,6 +73,7 @@ pub fn areas() -> Vec<Area> {
         otel::area(),
         exports::area(),
         webhooks::area(),
+        audit::area(),
         system::area(),
     ]
 }
@@ -76,7 +81,8 @@ pub fn areas() -> Vec<Area> {
 /// The mounted routes, and a matcher for their paths.
 pub struct Api {
     pub router: Router,
-    paths: matchit::Router<()>,
+    /// By path: the path of the route below `/api/v1`.
+    paths: matchit::Router<&'static str>,
 }
 
 impl Api {
@@ -87,10 +93,18 @@ impl Api {
             for path in mount_paths(route.root, route.path) {
                 router = router.route(&path, route.handler.clone());
                 // Fails for a second method of the same path, which is fine.
-                let _ = paths.insert(path, ());
+                let _ = paths.insert(path, route.path);
             }
         }
         Self { router: router.with_state(app), paths }
+    }
+
+    /// The route for this path, with any method.
+    pub fn find_route(&self, path: &str) -> Option<MatchedRoute> {
+        let matched = self.paths.at(path).ok()?;
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let parameters = matched.params.iter().map(|(name, value)| (name.to_owned(), decoded(value)));
+        Some(MatchedRoute { path: matched.value, parameters: parameters.collect() })
     }
 
     /// Whether the API has a route for this path, with any method.
@@ -137,7 +151,10 @@ pub fn is_public(path: &str, public_docs: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gateway_core::audit::routes;
+
     use super::*;
+    use openapi::{Operation, Schemas};
 
     #[test]
     fn only_the_documented_paths_are_public() {
@@ -156,6 +173,39 @@ mod tests {
             assert!(!is_public(path, false), "{path}");
         }
         assert!(is_public("/openapi.yaml", true));
+    }
+
+    /// A new route needs one line in `gateway_core::audit::routes`, and `Audited` as the first argument of its handler.
+    #[test]
+    fn every_route_that_changes_something_has_an_audit_action() {
+        let mut known: Vec<&str> = Vec::new();
+        for route in areas().into_iter().flat_map(|area| area.routes).filter(|route| !route.root) {
+            let name = format!("{} {}", route.method, route.path);
+            let recorded = routes::find(route.method, route.path);
+            let exempt = routes::UNRECORDED.iter().find(|(unrecorded, _)| *unrecorded == name);
+            let mut schemas = Schemas::default();
+            let operation = Operation::of(&route, &mut schemas);
+            assert_eq!(
+                operation.audited,
+                recorded.is_some(),
+                "{name}: the handler's first argument must be Audited"
+            );
+            if route.method != "get" {
+                assert!(recorded.is_some() != exempt.is_some(), "{name} has no line in audit::routes");
+            }
+            if let Some(recorded) = recorded {
+                assert_eq!(operation.responses[0].0, recorded.status, "{name}");
+                known.push(recorded.route);
+            }
+            known.extend(exempt.map(|(route, _)| *route));
+        }
+        for line in routes::ROUTES
+            .iter()
+            .map(|route| route.route)
+            .chain(routes::UNRECORDED.iter().map(|(route, _)| *route))
+        {
+            assert!(known.contains(&line), "{line} is not a route");
+        }
     }
 
     #[test]

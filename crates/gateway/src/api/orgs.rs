@@ -2,25 +2,30 @@
 
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
-use gateway_core::accounts::{OrgSettings, check_name, check_slug};
-use gateway_core::ids::OrgId;
+use gateway_core::accounts::{AuditReads, OrgSettings, check_name, check_slug};
+use gateway_core::audit::Chain;
+use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
-use gateway_store::{StoreError, exports, members, org_purges, orgs};
+use gateway_store::{StoreError, Tx, audit, exports, members, org_purges, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::accounts::{generate_slug, insert_org, new_org};
+use super::audited::Audited;
 use super::caller::{Admin, AppState, Caller, InOrg, Owner, SessionUser, Viewer};
 use super::extract::{Body, QueryParams, double_option, optional_object};
 use super::openapi::Area;
 use super::page::{self, PageParams};
-use super::response::{Created, Deleted, Json};
+use super::response::{Created, Json};
 use crate::app::App;
 use crate::auth::Principal;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::PlanChanges;
 use crate::jobs::purge_orgs;
 use crate::problem::{ApiResult, Problem};
+
+const MAX_AUDITORS: usize = 100;
 
 pub fn area() -> Area {
     Area::new("orgs", "Organizations, the tenants that own all other resources.")
@@ -59,7 +64,7 @@ struct NewOrg {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     person: SessionUser,
     Body(request): Body<NewOrg>,
 ) -> ApiResult<Created<OrgView>> {
@@ -72,6 +77,8 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     insert_org(&app, &mut tx, &org).await.map_err(Problem::on_duplicate("this slug is already taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
+    let created = OrgView::from((org.clone(), Role::Owner));
+    tx.record(app.entry().within(org.id).target(org.id, &org.name).created(&created));
     tx.commit().await?;
     Ok(Created((org, Role::Owner).into()))
 }
@@ -119,10 +126,13 @@ struct SettingsChange {
     #[serde(default, deserialize_with = "double_option")]
     #[schemars(range(min = 1, max = 36500))]
     log_retention_days: Option<Option<u32>>,
+    /// Replaces the whole list. Members who may read the audit log besides admins, at most 100.
+    auditors: Option<Vec<UserId>>,
+    audit_reads: Option<AuditReads>,
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     Body(change): Body<OrgChange>,
 ) -> ApiResult<Json<OrgView>> {
@@ -143,17 +153,48 @@ async fn update(
         return Err(Problem::not_found());
     }
     let current = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
-    let settings =
-        change.settings.as_ref().map(|change| apply_settings(&app, current.settings, change)).transpose()?;
+    let settings = change
+        .settings
+        .as_ref()
+        .map(|change| apply_settings(&app, current.settings.clone(), change))
+        .transpose()?;
+    let auditors = change.settings.as_ref().and_then(|change| change.auditors.as_deref());
+    check_auditors(&mut tx, org, auditors.unwrap_or_default()).await?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
     let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
+    let (before, after) =
+        (OrgView::from((current, caller.role)), OrgView::from((updated.clone(), caller.role)));
+    let entry = app.entry().named(&updated.name).changed(&before, &after);
+    tx.record(match (change.plan, change.name, settings) {
+        (Some(_), ..) => entry.action("org.plan"),
+        (None, None, Some(_)) => entry.action("settings.update"),
+        _ => entry,
+    });
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json((updated, caller.role).into()))
 }
 
+async fn check_auditors(tx: &mut Tx, org: OrgId, auditors: &[UserId]) -> ApiResult<()> {
+    for user in auditors {
+        if members::find(tx, org, *user).await?.is_none() {
+            let why = format!("user {user} is not a member of this organization");
+            return Err(Problem::field("settings.auditors", why));
+        }
+    }
+    Ok(())
+}
+
 fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
+    settings.audit_reads = change.audit_reads.unwrap_or(settings.audit_reads);
+    if let Some(auditors) = &change.auditors {
+        if auditors.len() > MAX_AUDITORS {
+            let why = format!("must have at most {MAX_AUDITORS} members");
+            return Err(Problem::field("settings.auditors", why));
+        }
+        settings.auditors.clone_from(auditors);
+    }
     if let Some(days) = change.log_retention_days {
         let longest = app.services.config.log_retention_days;
         if days.is_some_and(|days| !(1..=longest).contains(&days)) {
@@ -166,7 +207,20 @@ fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange)
     Ok(settings)
 }
 
-async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<Deleted>> {
+#[derive(Serialize, JsonSchema)]
+struct DeletedOrg {
+    deleted: bool,
+    /// The end of its audit log, which is deleted too. Together with an export it proves that nothing is missing.
+    audit: AuditEnd,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AuditEnd {
+    seq: i64,
+    hash: String,
+}
+
+async fn delete(app: Audited, caller: InOrg<Owner>) -> ApiResult<Json<DeletedOrg>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     if !orgs::delete(&mut tx, org).await? {
@@ -174,13 +228,23 @@ async fn delete(State(app): AppState, caller: InOrg<Owner>) -> ApiResult<Json<De
     }
     org_purges::enqueue(&mut tx, org, app.services.clock.now()).await?;
     let pending = invalidation::record(&mut tx, Invalidation::OrgAll(org)).await?;
+    let entry = app.entry().named(&caller.org.name);
+    // The installation remembers it after the organization's own log is gone.
+    let mut remembered = entry.clone();
+    (remembered.chain, remembered.id) = (Chain::System, app.services.ids.new_id());
+    tx.record(entry);
+    let heads = audit::append(&mut tx).await?;
+    let (_, head) =
+        heads.into_iter().next().ok_or_else(|| Problem::internal("no audit entry was written"))?;
+    let end = AuditEnd { seq: head.seq, hash: head.hash };
+    tx.record(remembered.created(&json!({"audit": end})));
     invalidation::commit(tx, [pending], &app.cluster).await?;
     purge_orgs::notify(&app.jobs);
     // Deliveries in progress end at once. If this fails, the job deletes the exports.
     if let Err(error) = delete_exports(&app, org).await {
         tracing::debug!(%error, "cannot delete the exports of a deleted organization yet");
     }
-    Ok(Deleted::yes())
+    Ok(Json(DeletedOrg { deleted: true, audit: end }))
 }
 
 async fn delete_exports(app: &App, org: OrgId) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::audited::Audited;
 use super::caller::{AppState, Caller, Member, Viewer};
 use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryParams, path_param};
 use super::openapi::{Area, Operation, OperationInput};
@@ -19,7 +20,7 @@ use super::page;
 use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::prompts::{check_content, render_problem};
+use crate::prompts::{Change, check_content, render_problem};
 
 pub fn area() -> Area {
     Area::new("prompts", "Prompt templates with immutable versions.")
@@ -135,7 +136,7 @@ struct NewPrompt {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     Body(request): Body<NewPrompt>,
 ) -> ApiResult<Created<PromptView>> {
@@ -144,7 +145,12 @@ async fn create(
     check_name(&slug).map_err(|why| Problem::field("slug", why))?;
     check_content(&content)?;
     let name = PromptName { namespace: &namespace, slug: &slug };
-    app.proxy.prompts.create(&caller, name, content).await?.try_into().map(Created)
+    app.proxy
+        .prompts
+        .create(Change { author: &caller, entry: app.entry() }, name, content)
+        .await?
+        .try_into()
+        .map(Created)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -220,7 +226,7 @@ struct PromptChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     path: PromptPath,
     Body(change): Body<PromptChange>,
@@ -229,17 +235,19 @@ async fn update(
         return Err(Problem::field("expected_version", "must be a whole number of at least 1"));
     }
     check_content(&change.content)?;
+    let by = Change { author: &caller, entry: app.entry() };
     let added =
-        app.proxy.prompts.add_version(&caller, path.name(), change.content, change.expected_version).await?;
+        app.proxy.prompts.add_version(by, path.name(), change.content, change.expected_version).await?;
     added.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
-async fn delete(State(app): AppState, caller: Caller<Member>, path: PromptPath) -> ApiResult<Json<Deleted>> {
+async fn delete(app: Audited, caller: Caller<Member>, path: PromptPath) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     if !prompts::delete(&mut tx, caller.org.id, path.name()).await? {
         return Err(Problem::not_found());
     }
     let (org, PromptPath { namespace, slug }) = (caller.org.id, path);
+    tx.record(app.entry().named(&format!("{namespace}/{slug}")));
     let pending = invalidation::record(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())

@@ -9,7 +9,9 @@ use gateway_store::teams::{Team, TeamMember};
 use gateway_store::{Tx, orgs, teams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
 use super::extract::{Body, PathParam, QueryParams};
 use super::openapi::Area;
@@ -81,7 +83,7 @@ struct NewTeam {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     Body(request): Body<NewTeam>,
 ) -> ApiResult<Created<TeamView>> {
@@ -90,6 +92,8 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     teams::insert(&mut tx, org, id, &request.name, app.services.clock.now()).await?;
     set_members(&mut tx, org, id, request.member_ids.as_deref()).await?;
+    let created = json!({"name": request.name, "member_ids": request.member_ids});
+    tx.record(app.entry().target(id, &request.name).created(&created));
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     stored(&app, org, id).await.map(Created)
@@ -103,7 +107,7 @@ struct TeamChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<TeamId>,
     Body(change): Body<TeamChange>,
@@ -112,26 +116,35 @@ async fn update(
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
     let org = caller.org.id;
+    let before = stored(&app, org, id).await?;
     let mut tx = app.services.db.begin().await?;
     if !teams::rename(&mut tx, org, id, change.name.as_deref()).await? {
         return Err(Problem::not_found());
     }
     set_members(&mut tx, org, id, change.member_ids.as_deref()).await?;
+    let name = change.name.as_deref().unwrap_or(&before.name);
+    let members: Vec<UserId> = before.members.iter().map(|member| member.user_id).collect();
+    tx.record(app.entry().named(name).changed(
+        &json!({"name": before.name, "member_ids": members}),
+        &json!({"name": name, "member_ids": change.member_ids.as_ref().unwrap_or(&members)}),
+    ));
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     stored(&app, org, id).await.map(Json)
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(id): PathParam<TeamId>,
 ) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
+    let before = stored(&app, org, id).await?;
     let mut tx = app.services.db.begin().await?;
     if !teams::delete(&mut tx, org, id).await? {
         return Err(Problem::not_found());
     }
+    tx.record(app.entry().named(&before.name).deleted(&before));
     // Cached keys and memberships contain their team.
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;

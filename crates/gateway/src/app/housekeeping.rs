@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
-use gateway_core::time::{MINUTE, Timestamp};
+use gateway_core::time::{HOUR, MINUTE, Timestamp};
 use gateway_store::db::Dialect;
-use gateway_store::{cache_purges, invites, orgs, sign_ins, user_sessions};
+use gateway_store::{audit, cache_purges, invites, orgs, sign_ins, user_sessions};
 
 use super::App;
 use crate::rate_limits::KNOWN_ADDRESS_AGE;
@@ -30,6 +30,11 @@ pub async fn housekeeping(app: Arc<App>) {
             invalidate_changed(&app, &mut seen, now).await;
         }
         if now.0 - last_sweep.0 >= MINUTE {
+            if now.0.div_euclid(HOUR) != last_sweep.0.div_euclid(HOUR)
+                && let Err(error) = audit::ensure_partitions(db, now).await
+            {
+                tracing::debug!(%error, "cannot create the next partition of the audit log");
+            }
             last_sweep = now;
             app.rate_limiter.sweep(now);
             app.proxy.cache.sweep(now);

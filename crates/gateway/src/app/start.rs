@@ -3,19 +3,23 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use gateway_core::audit::{Chain, Target};
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::OrgId;
 use gateway_store::cache_purges::Generation;
 use gateway_store::db::Dialect;
 use gateway_store::redis::RedisClient;
-use gateway_store::{Db, orgs};
+use gateway_store::{Db, audit, orgs};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 
 use super::App;
 use super::housekeeping::{housekeeping, maintain_redis};
 use super::log_observer::LogObserver;
+use crate::audit::{AuditQueue, system_entry};
 use crate::auth::Access;
 use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
@@ -74,6 +78,7 @@ impl App {
             quotas: QuotaUsage::new(Arc::clone(&services)),
             log_quotas: Arc::new(LogQuotas::new(Arc::clone(&services))),
             shares: Shares::new(services.logs.readers()),
+            audit: Arc::clone(&proxy.audit),
             services,
             proxy,
             cluster,
@@ -87,6 +92,7 @@ impl App {
         let handler: Arc<dyn InvalidationHandler> = app.clone();
         app.cluster.set_handler(Arc::downgrade(&handler));
         start_tasks(&app).await?;
+        record_start(&app).await?;
         Ok(app)
     }
 }
@@ -154,6 +160,7 @@ fn proxy_state(
         health: TargetHealth::default(),
         cache: open_cache(services, redis.as_ref(), &access)?,
         access,
+        audit: Arc::new(AuditQueue::new(Arc::clone(services))),
         redis,
         spool: Arc::new(spool),
         metrics: Metrics::new(config.workers + 1),
@@ -169,6 +176,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
         tasks.spawn(Arc::clone(&app.cluster).run());
         tasks.spawn(Arc::clone(&app.rate_limiter).run());
     }
+    tasks.spawn(Arc::clone(&app.audit).run());
     tasks.spawn(housekeeping(Arc::clone(app)));
     let writer = LogWriter {
         services: Arc::clone(&app.services),
@@ -185,6 +193,20 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     }
     jobs::start(&app.jobs).await?;
     Ok(())
+}
+
+/// Records the start of the node, with the settings in force as a hash.
+async fn record_start(app: &App) -> Result<(), StartError> {
+    let services = &app.services;
+    if let Err(error) = audit::ensure_partitions(&services.db, services.clock.now()).await {
+        tracing::debug!(%error, "cannot create a partition of the audit log yet; the default one takes its entries");
+    }
+    let target = Target { kind: "node".into(), id: Some(services.ids.node().to_string()), name: None };
+    // Secrets are not part of their debug form.
+    let fingerprint = hex::encode(Sha256::digest(format!("{:?}", services.config)));
+    let facts = json!({"version": env!("CARGO_PKG_VERSION"), "settings_sha256": fingerprint});
+    let entry = system_entry(services, Chain::System, "node.start", target).created(&facts);
+    Ok(audit::write(&services.db, vec![entry]).await?)
 }
 
 pub fn open_vault(config: &Config) -> Result<Vault, StartError> {

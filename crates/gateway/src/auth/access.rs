@@ -93,6 +93,11 @@ impl Access {
         }
     }
 
+    /// Identifies the caller of a response that is still running. Failures are not counted.
+    pub async fn identify_again(self: &Arc<Self>, headers: &HeaderMap) -> Result<Identity, Denied> {
+        self.identify(headers, None).await
+    }
+
     /// Counts a request against the rate limit of the caller's plan.
     pub async fn count_request(&self, identity: &mut Identity) -> ApiResult<()> {
         let limit = self.services.config.rate_limits.of(identity.org.plan);

@@ -1,13 +1,15 @@
-//! Deletes what deleted organizations have in the log database: rows with bodies and words, sessions, usage and exports.
+//! Deletes what deleted organizations have in the log database: rows with bodies and words, sessions, usage and exports;
+//! and their audit log.
 //! The entry that asks for it is written in the transaction of the deletion. The work is idempotent and done in short
 //! transactions under a lease, so a node that dies leaves it to another one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gateway_core::audit::Chain;
 use gateway_core::ids::OrgId;
 use gateway_store::db::Dialect;
-use gateway_store::{Lease, StoreError, logs, org_purges};
+use gateway_store::{Lease, StoreError, audit, logs, org_purges};
 
 use super::JobServices;
 
@@ -67,7 +69,9 @@ async fn purge(job_services: &JobServices, org: OrgId, owner: &str) -> Result<bo
     let services = &job_services.services;
     logs::mark_deleted(&services.logs, org).await?;
     let mut renewed = Instant::now();
-    while logs::purge_slice(&services.logs, org).await? > 0 {
+    while logs::purge_slice(&services.logs, org).await? > 0
+        || audit::purge(&services.db, Chain::Org(org)).await?
+    {
         if services.tasks.is_stopping() {
             return Ok(false);
         }

@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
-pub use write::check_content;
+pub use write::{Change, check_content};
 
 pub const PROMPT: &str = "x-gateway-prompt";
 pub const VARIABLES: &str = "x-gateway-prompt-variables";

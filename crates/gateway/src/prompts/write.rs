@@ -1,10 +1,12 @@
 //! Creates prompts and new versions of them.
 
+use gateway_core::audit::Draft;
 use gateway_core::prompts::{MAX_CONTENT, Template, check_name};
 use gateway_core::quotas::Quota;
 use gateway_store::StoreError;
 use gateway_store::prompts::{self as store, NewVersion, Prompt, PromptName};
 use http::StatusCode;
+use serde_json::{Value, json};
 
 use super::Prompts;
 use crate::auth::Identity;
@@ -13,22 +15,30 @@ use crate::problem::{ApiResult, Problem};
 use crate::quotas;
 use crate::services::Services;
 
+/// Who changes a prompt, and the audit entry of it.
+pub struct Change<'a> {
+    pub author: &'a Identity,
+    pub entry: Draft,
+}
+
 impl Prompts {
     /// Saves a template as the next version of a prompt, or as a new prompt. Validates the name and the content.
-    pub async fn save(&self, author: &Identity, name: PromptName<'_>, content: String) -> ApiResult<Prompt> {
+    pub async fn save(&self, change: Change<'_>, name: PromptName<'_>, content: String) -> ApiResult<Prompt> {
         check_name(name.namespace).map_err(|why| Problem::field("namespace", why))?;
         check_name(name.slug).map_err(|why| Problem::field("slug", why))?;
         check_content(&content)?;
-        match self.add_version(author, name, content.clone(), None).await? {
+        let Change { author, entry } = change;
+        let next = Change { author, entry: entry.clone() };
+        match self.add_version(next, name, content.clone(), None).await? {
             Some(added) => Ok(added),
-            None => self.create(author, name, content).await,
+            None => self.create(Change { author, entry: entry.action("prompt.create") }, name, content).await,
         }
     }
 
     /// Creates a prompt with its first version. The caller has validated name and content.
     pub async fn create(
         &self,
-        author: &Identity,
+        Change { author, entry }: Change<'_>,
         name: PromptName<'_>,
         content: String,
     ) -> ApiResult<Prompt> {
@@ -52,6 +62,7 @@ impl Prompts {
             }
             error => error.into(),
         })?;
+        tx.record(entry_of(entry, name, (None, 1), &prompt.content));
         tx.commit().await?;
         Ok(prompt)
     }
@@ -60,7 +71,7 @@ impl Prompts {
     /// content.
     pub async fn add_version(
         &self,
-        author: &Identity,
+        Change { author, entry }: Change<'_>,
         name: PromptName<'_>,
         content: String,
         expected: Option<i64>,
@@ -80,6 +91,7 @@ impl Prompts {
         }
         let new = NewVersion { version, content: &content, created_by: Some(&actor), created_at: now };
         store::insert_version(&mut tx, id, &new).await?;
+        tx.record(entry_of(entry, name, (Some(current), version), &content));
         let (namespace, slug) = (name.namespace.to_owned(), name.slug.to_owned());
         let stale = Invalidation::PromptVersion { org, namespace, slug };
         let pending = invalidation::record(&mut tx, stale).await?;
@@ -95,6 +107,14 @@ impl Prompts {
             updated_at: now,
         }))
     }
+}
+
+/// Long contents are shown by their hash; the versions themselves stay readable.
+fn entry_of(entry: Draft, name: PromptName<'_>, versions: (Option<i64>, i64), content: &str) -> Draft {
+    let name = format!("{}/{}", name.namespace, name.slug);
+    let (from, to) = versions;
+    let from = from.map_or(Value::Null, |version| json!({"version": version}));
+    entry.target(&name, &name).changed(&from, &json!({"version": to, "content": content}))
 }
 
 /// Checks the length and the syntax of a template.

@@ -1,6 +1,8 @@
 //! Admission: checks the scopes of the caller's key, and that organizations which share the operator's credential do
 //! not reach each other's objects. A request that is rejected here causes no upstream call.
 
+use gateway_core::audit::{Chain, Outcome, Target, Via};
+use gateway_core::ids::KeyId;
 use gateway_core::llm::objects::touches_stored_objects;
 use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::scopes::Scopes;
@@ -10,6 +12,7 @@ use super::attempt::Attempt;
 use super::context::RequestContext;
 use super::credentials::has_callers_credential;
 use super::plan::{Plan, RouteTarget};
+use crate::audit;
 use crate::auth::{Identity, Principal};
 use crate::config::OperatorObjects;
 use crate::problem::{ApiResult, Problem};
@@ -34,10 +37,26 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
         let is_allowed = (allows_body_model && key.scopes.allow(provider, target.model.as_deref()))
             || (lists_models && key.scopes.allow_provider(provider));
         if !is_allowed {
-            return Err(scope_denied(&key.scopes, target));
+            let problem = scope_denied(&key.scopes, target);
+            record_denial(context, key.id, &problem.message);
+            return Err(problem);
         }
     }
     Ok(())
+}
+
+/// Records a refused call in the audit log, once per key and hour.
+fn record_denial(context: RequestContext<'_>, key: KeyId, reason: &str) {
+    let RequestContext { services, state, identity, .. } = context;
+    if !state.audit.is_first_denial(key, context.now()) {
+        return;
+    }
+    let target = Target { kind: "key".into(), id: Some(key.to_string()), name: None };
+    let mut entry = audit::system_entry(services, Chain::Org(identity.org.id), "scope_denied", target);
+    entry.actor = audit::actor_of(identity, Via::Api);
+    (entry.outcome, entry.status) = (Outcome::Denied, Some(StatusCode::FORBIDDEN.as_u16()));
+    entry.request_id = context.request_id.to_str().ok().map(str::to_owned);
+    state.audit.push(entry.reason(reason));
 }
 
 /// Objects that a provider keeps for the operator's account are of all organizations that use its credential, so none

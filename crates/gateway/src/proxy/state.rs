@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::Worker;
 use super::target_health::TargetHealth;
+use crate::audit::AuditQueue;
 use crate::auth::Access;
 use crate::auth::tokens::Tokens;
 use crate::budgets::Budgets;
@@ -20,6 +21,7 @@ use crate::targets::OperatorProviders;
 
 pub struct ProxyState {
     pub access: Arc<Access>,
+    pub audit: Arc<AuditQueue>,
     pub budgets: Budgets,
     /// The built-in providers as the operator configured them.
     pub providers: Arc<OperatorProviders>,

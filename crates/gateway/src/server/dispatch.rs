@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -20,6 +21,7 @@ use super::errors::{denied_problem, render_problem, route_not_found};
 use super::guarded_body::GuardedBody;
 use super::worker::Handlers;
 use crate::app::App;
+use crate::audit::AuditContext;
 use crate::auth::Identity;
 use crate::memory::RequestMemory;
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
@@ -147,6 +149,13 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     request.extensions_mut().insert(memory.clone());
     let address = address_of(&handlers.app, peer, request.headers());
     request.extensions_mut().insert(address);
+    let context = handlers.api.find_route(request.uri().path()).map(|matched| {
+        let context = AuditContext::new(request.method(), &matched, request.headers(), identity);
+        Arc::new(context.from(request_id.to_str().unwrap_or_default(), address))
+    });
+    if let Some(context) = &context {
+        request.extensions_mut().insert(Arc::clone(context));
+    }
     if let Some(identity) = identity {
         request.extensions_mut().insert(identity.clone());
     }
@@ -154,9 +163,16 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     // A change continues if its client disconnects: the steps after the commit, such as the invalidation of a revoked
     // key, must not be skipped.
     let (sender, receiver) = oneshot::channel();
-    let held = memory.clone();
+    let (held, app) = (memory.clone(), Arc::clone(&handlers.app));
     services.tasks.spawn(async move {
-        drop(sender.send(handled.await));
+        let response = handled.await;
+        if let (Ok(response), Some(context)) = (&response, context)
+            && response.status() == StatusCode::FORBIDDEN
+        {
+            let reason = response.extensions().get::<Problem>().map(|problem| problem.message.as_ref());
+            app.audit.push(context.denied(&app.services, reason));
+        }
+        drop(sender.send(response));
         drop(held);
     });
     match receiver.await {

@@ -198,16 +198,7 @@ fn every_reference_resolves_and_every_schema_is_used() {
 fn no_schema_name_means_two_shapes() {
     let mut schemas = Schemas::default();
     for route in gateway::api::areas().iter().flat_map(|area| &area.routes) {
-        let mut operation = Operation {
-            schemas: &mut schemas,
-            parameters: Vec::new(),
-            request_body: None,
-            responses: Vec::new(),
-            role: None,
-            entitlement: None,
-            notes: Vec::new(),
-        };
-        route.describe(&mut operation);
+        Operation::of(route, &mut schemas);
     }
     let Schemas { mut input, mut output } = schemas;
     let read: BTreeMap<_, _> = input.take_definitions(true).into_iter().collect();

@@ -41,6 +41,7 @@ struct Things {
     budget: String,
     invite: String,
     user_session: String,
+    audit: String,
 }
 
 impl Things {
@@ -72,7 +73,9 @@ impl Things {
         let test =
             app.post(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).bearer(&of.token).send().await;
         let export = json!({"name": "e", "kind": "otlp", "endpoint": receiver.url(), "enabled": false});
+        let entries = app.get(&below("audit")).bearer(&of.token).send().await.expect(200);
         Self {
+            audit: entries["entries"][0]["id"].as_str().unwrap().to_owned(),
             delivery: test.expect(202)["id"].as_str().unwrap().to_owned(),
             export: make("/api/v1/exports".into(), export, "/id").await,
             webhook,
@@ -128,6 +131,7 @@ impl Things {
             "budgetId" => &self.budget,
             "inviteId" => &self.invite,
             "userSessionId" => &self.user_session,
+            "auditId" => &self.audit,
             other => panic!("the table has a new parameter {{{other}}}: make one of it here"),
         }
         .to_owned()

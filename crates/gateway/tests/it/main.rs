@@ -13,6 +13,9 @@ mod upstream;
 
 mod accounts;
 mod apps;
+mod audit;
+mod audit_reads;
+mod audit_tampering;
 mod auth;
 mod auth_failures;
 mod budget_evasion;

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use gateway::audit::system_entry;
 use gateway::problem::Problem;
+use gateway::prompts::Change;
 use gateway::prompts::PromptDirective;
+use gateway_core::audit::{Chain, Target};
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::logs::PromptVersionRef;
@@ -398,7 +401,9 @@ on_both!(a_template_is_saved_as_a_new_prompt_or_as_its_next_version, |app| async
     };
     let save = async |slug: &str, content: &str| {
         let name = PromptName { namespace: "saved", slug };
-        app.app.proxy.prompts.save(&identity, name, content.into()).await
+        let target = Target { kind: "prompt".into(), id: None, name: None };
+        let entry = system_entry(&app.app.services, Chain::System, "prompt.update", target);
+        app.app.proxy.prompts.save(Change { author: &identity, entry }, name, content.into()).await
     };
     assert_eq!(save("run", "one").await.unwrap().version, 1);
     assert_eq!(save("run", "two").await.unwrap().version, 2);

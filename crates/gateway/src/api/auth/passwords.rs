@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 
-use axum::extract::State;
 use gateway_core::accounts::check_password;
 use gateway_store::accounts::{self, User};
-use gateway_store::{sign_ins, user_sessions};
+use gateway_store::{orgs, sign_ins, user_sessions};
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::super::accounts::{AttemptLimit, Reset};
-use super::super::caller::{AppState, SessionUser};
+use super::super::audited::Audited;
+use super::super::caller::SessionUser;
 use super::super::extract::Body;
 use super::super::response::Json;
 use super::sessions::{self, SessionOrigin};
@@ -69,7 +69,7 @@ pub(super) struct PasswordChanged {
 }
 
 pub(super) async fn change_password(
-    State(app): AppState,
+    app: Audited,
     person: SessionUser,
     origin: SessionOrigin,
     Body(request): Body<PasswordChange>,
@@ -90,6 +90,7 @@ pub(super) async fn change_password(
     accounts::set_password(&mut tx, user.id, &hash).await?;
     sessions::end_other_sessions(&app, &mut tx, &person, &origin).await?;
     sign_ins::delete_reset(&mut tx, user.id).await?;
+    tx.record(app.entry().on_actor().secret_if(true, "password"));
     let pending = invalidation::record(&mut tx, Invalidation::User(user.id)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(PasswordChanged { changed: true }))
@@ -109,7 +110,7 @@ pub(super) struct ResetResponse {
 }
 
 pub(super) async fn reset_password(
-    State(app): AppState,
+    app: Audited,
     _: AttemptLimit<Reset>,
     origin: SessionOrigin,
     Body(request): Body<ResetRequest>,
@@ -128,6 +129,9 @@ pub(super) async fn reset_password(
     accounts::set_password(&mut tx, user, &hash).await?;
     user_sessions::end_all(&mut tx, user, None, now).await?;
     sessions::record_sign_in(&app, &mut tx, user, &origin).await?;
+    let entry = app.entry().by_user_id(user).on_actor().secret_if(true, "password");
+    let orgs = orgs::list_by_user_in_tx(&mut tx, user).await?;
+    tx.record(orgs.first().map_or(entry.clone(), |(org, _)| entry.within(org.id)));
     let pending = invalidation::record(&mut tx, Invalidation::User(user)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(ResetResponse { reset: true }))

@@ -11,6 +11,7 @@ use http::request::Parts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::super::audited::Audited;
 use super::super::caller::{AppState, SessionUser};
 use super::super::extract::{ClientIp, PathParam, QueryParams};
 use super::super::openapi::{Operation, OperationInput};
@@ -136,28 +137,31 @@ pub(super) async fn list_sessions(
 }
 
 pub(super) async fn end_session(
-    State(app): AppState,
+    app: Audited,
     PathParam(id): PathParam<TokenId>,
     person: SessionUser,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     user_sessions::end(&mut tx, person.id, id).await?.ok_or_else(Problem::not_found)?;
+    tx.record(app.entry());
     let pending = invalidation::record(&mut tx, Invalidation::Token(id)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
 }
 
-pub(super) async fn logout(State(app): AppState, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
+pub(super) async fn logout(app: Audited, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
     let mut tx = app.services.db.begin().await?;
     user_sessions::revoke(&mut tx, person.token.id, person.expires_at).await?;
+    tx.record(app.entry().on_actor());
     let pending = invalidation::record(&mut tx, Invalidation::Token(person.token.id)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(LogoutResponse { revoked: true }))
 }
 
-pub(super) async fn logout_all(State(app): AppState, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
+pub(super) async fn logout_all(app: Audited, person: SessionUser) -> ApiResult<Json<LogoutResponse>> {
     let mut tx = app.services.db.begin().await?;
     user_sessions::end_all(&mut tx, person.id, None, app.services.clock.now()).await?;
+    tx.record(app.entry().on_actor());
     let pending = invalidation::record(&mut tx, Invalidation::User(person.id)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(LogoutResponse { revoked: true }))

@@ -11,15 +11,15 @@ use gateway_store::{Tx, logs};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::edition;
+use crate::api::audited::Audited;
 use crate::api::caller::{AppState, Caller, Member, Viewer};
 use crate::api::extract::{Body, PagedQuery, PathParam, double_option};
 use crate::api::page;
 use crate::api::response::{Created, Deleted, Json};
-use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
 /// Cases in one request. Larger sets are imported.
@@ -81,7 +81,7 @@ pub(super) enum Added {
 }
 
 pub(super) async fn add_cases(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     Body(request): Body<NewCases>,
@@ -116,7 +116,12 @@ fn content(case: &NewCase) -> Result<CaseContent, String> {
     CaseContent::new(&value(input), &value(expected), &value(metadata))
 }
 
-async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<CaseContent>) -> ApiResult<Vec<Case>> {
+async fn add_all(
+    app: &Audited,
+    org: OrgId,
+    id: DatasetId,
+    contents: Vec<CaseContent>,
+) -> ApiResult<Vec<Case>> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
     let dataset = lock_with_room(&mut tx, org, id, contents.len()).await?;
@@ -124,6 +129,7 @@ async fn add_all(app: &App, org: OrgId, id: DatasetId, contents: Vec<CaseContent
         contents.into_iter().map(|content| (app.services.ids.new_id(), content)).collect();
     datasets::add_cases(&mut tx, &dataset, new.clone(), now).await?;
     datasets::update_case_count(&mut tx, &dataset, count(new.len()), now).await?;
+    tx.record(app.entry().named(&dataset.name).created(&json!({"cases": new.len()})));
     tx.commit().await?;
     new.into_iter()
         .map(|(id, CaseContent { input, expected, metadata })| {
@@ -167,7 +173,7 @@ pub(super) struct CaseChange {
 }
 
 pub(super) async fn update_case(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     PathParam(case_id): PathParam<CaseId>,
@@ -186,6 +192,7 @@ pub(super) async fn update_case(
     .map_err(Problem::bad_request)?;
     datasets::update_case(&mut tx, &dataset, &case, &new, now).await?;
     datasets::update_case_count(&mut tx, &dataset, 0, now).await?;
+    tx.record(app.entry().named(&dataset.name).created(&json!({"case_id": case_id})));
     tx.commit().await?;
     let CaseContent { input, expected, metadata } = new;
     let (input, expected, metadata) = (raw(input)?, raw(expected)?, raw(metadata)?);
@@ -197,7 +204,7 @@ fn stored(value: &RawValue) -> ApiResult<Value> {
 }
 
 pub(super) async fn remove_case(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     PathParam(case_id): PathParam<CaseId>,
@@ -210,6 +217,7 @@ pub(super) async fn remove_case(
         return Err(Problem::not_found());
     }
     datasets::update_case_count(&mut tx, &dataset, -1, now).await?;
+    tx.record(app.entry().named(&dataset.name).deleted(&json!({"case_id": case_id})));
     tx.commit().await?;
     Ok(Deleted::yes())
 }
@@ -222,7 +230,7 @@ pub(super) struct FromLogs {
 
 /// The input is the request of the log row; its response is in `metadata.output`.
 pub(super) async fn from_logs(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     Body(FromLogs { log_ids }): Body<FromLogs>,

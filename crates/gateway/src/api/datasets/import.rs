@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use gateway_core::audit::Draft;
 use gateway_core::datasets::CaseContent;
 use gateway_core::datasets::import::{ImportError, ImportFormat, check, read};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
@@ -21,7 +22,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::cases::{count, lock_with_room};
-use crate::api::caller::{AppState, Caller, Member};
+use crate::api::audited::Audited;
+use crate::api::caller::{Caller, Member};
 use crate::api::extract::{BodyLimits, PathParam, read_body, request_memory};
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
@@ -48,7 +50,7 @@ pub(super) struct Imported {
 }
 
 pub(super) async fn import(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     file: ImportFile,
@@ -67,10 +69,10 @@ pub(super) async fn import(
     let slot = app.shares.imports.acquire(caller.org.id, Some(MAX_WAIT)).await;
     let slot = slot.map_err(|_| Problem::overloaded("other imports are in progress; try again shortly"))?;
     // A task of its own, because a client that disconnects must not interrupt it half way.
-    let (org, shared) = (caller.org.id, Arc::clone(&app));
+    let (org, shared, entry) = (caller.org.id, Arc::clone(&app), app.entry());
     let (sender, receiver) = oneshot::channel();
     app.services.tasks.spawn(async move {
-        let stored = store(&shared, org, id, cases).await;
+        let stored = store(&shared, (org, id), cases, entry).await;
         drop(slot);
         let _ = sender.send(stored);
     });
@@ -95,7 +97,12 @@ fn parse(file: &ImportFile, cancellation: &Cancellation) -> Result<Option<Vec<Ca
     Ok(Some(cases))
 }
 
-async fn store(app: &App, org: OrgId, id: DatasetId, cases: Vec<CaseContent>) -> ApiResult<()> {
+async fn store(
+    app: &App,
+    (org, id): (OrgId, DatasetId),
+    cases: Vec<CaseContent>,
+    entry: Draft,
+) -> ApiResult<()> {
     let (rows, now) = (cases.len(), app.services.clock.now());
     let mut cases = cases.into_iter();
     // Not all at once: making many ids takes long, and other requests need the thread.
@@ -105,9 +112,11 @@ async fn store(app: &App, org: OrgId, id: DatasetId, cases: Vec<CaseContent>) ->
     let mut batch = next_batch();
     let mut tx = app.services.db.begin().await?;
     let dataset = lock_with_room(&mut tx, org, id, rows).await?;
+    let entry = entry.named(&dataset.name).created(&json!({"cases": rows}));
     if rows <= BATCH_ROWS {
         datasets::add_cases(&mut tx, &dataset, batch, now).await?;
         datasets::update_case_count(&mut tx, &dataset, count(rows), now).await?;
+        tx.record(entry);
         return Ok(tx.commit().await?);
     }
     tx.commit().await?;
@@ -127,6 +136,7 @@ async fn store(app: &App, org: OrgId, id: DatasetId, cases: Vec<CaseContent>) ->
     let dataset = lock_with_room(&mut tx, org, id, rows).await?;
     import.publish(&mut tx, &dataset, range).await?;
     datasets::update_case_count(&mut tx, &dataset, count(rows), now).await?;
+    tx.record(entry);
     tx.commit().await?;
     if rows >= ANALYZE_MIN_ROWS
         && let Err(error) = datasets::analyze_cases(&app.services.db).await

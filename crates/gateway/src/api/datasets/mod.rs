@@ -14,7 +14,9 @@ use gateway_core::time::Timestamp;
 use gateway_store::datasets::{self, Dataset, DatasetChanges, DatasetVersion, Edition};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::audited::Audited;
 use super::caller::{AppState, Caller, Member, Viewer};
 use super::extract::{Body, OptionalBody, PathParam, QueryParams};
 use super::openapi::Area;
@@ -85,7 +87,7 @@ struct NewDataset {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     Body(request): Body<NewDataset>,
 ) -> ApiResult<Created<DatasetView>> {
@@ -103,6 +105,8 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &caller.org, Quota::Datasets).await?;
     datasets::insert(&mut tx, caller.org.id, &dataset).await?;
+    let created = DatasetView::from(dataset.clone());
+    tx.record(app.entry().target(dataset.id, &dataset.name).created(&created));
     tx.commit().await?;
     Ok(Created(dataset.into()))
 }
@@ -139,7 +143,7 @@ struct DatasetChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     Body(DatasetChange { name, description }): Body<DatasetChange>,
@@ -147,21 +151,26 @@ async fn update(
     check_texts(name.as_deref(), description.as_deref())?;
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
+    let before = datasets::find_for_update(&mut tx, caller.org.id, id).await?;
+    let before = before.ok_or_else(Problem::not_found)?;
     let changes = DatasetChanges { name: name.as_deref(), description: description.as_deref(), now };
     let changed = datasets::update(&mut tx, caller.org.id, id, changes).await?;
+    let changed: DatasetView = changed.ok_or_else(Problem::not_found)?.into();
+    tx.record(app.entry().named(&changed.name).changed(&DatasetView::from(before), &changed));
     tx.commit().await?;
-    changed.map(|dataset| Json(dataset.into())).ok_or_else(Problem::not_found)
+    Ok(Json(changed))
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
-    if !datasets::delete(&mut tx, caller.org.id, id).await? {
-        return Err(Problem::not_found());
-    }
+    let before = datasets::find_for_update(&mut tx, caller.org.id, id).await?;
+    let before = DatasetView::from(before.ok_or_else(Problem::not_found)?);
+    datasets::delete(&mut tx, caller.org.id, id).await?;
+    tx.record(app.entry().named(&before.name).deleted(&before));
     tx.commit().await?;
     Ok(Deleted::yes())
 }
@@ -210,7 +219,7 @@ struct Freeze {
 }
 
 async fn freeze(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     OptionalBody(Freeze { note }): OptionalBody<Freeze>,
@@ -221,6 +230,8 @@ async fn freeze(
     let dataset =
         datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let version = datasets::freeze(&mut tx, &dataset, note.as_deref(), &caller.actor(), now).await?;
+    let (from, to) = (json!({"version": dataset.current_version}), json!({"version": version.version}));
+    tx.record(app.entry().named(&dataset.name).changed(&from, &to));
     tx.commit().await?;
     Ok(Created(version.into()))
 }

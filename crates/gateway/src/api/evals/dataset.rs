@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use axum::extract::State;
 use gateway_core::ids::DatasetId;
 use gateway_store::datasets::{self, Edition};
 use gateway_store::evals;
@@ -13,7 +12,8 @@ use serde_json::{Map, Value};
 
 use super::runs::{RunInput, check_may_run, start_run};
 use super::view::RunView;
-use crate::api::caller::{AppState, Caller, Member};
+use crate::api::audited::Audited;
+use crate::api::caller::{Caller, Member};
 use crate::api::extract::{Body, PathParam, optional_object};
 use crate::api::response::Accepted;
 use crate::app::App;
@@ -61,7 +61,7 @@ struct PromptRequest {
 }
 
 pub(super) async fn eval_dataset(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
     Body(request): Body<EvalRequest>,

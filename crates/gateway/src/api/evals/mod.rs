@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::audited::Audited;
 use super::caller::{AppState, Caller, Member, Viewer};
 use super::extract::{Body, PagedQuery, PathParam, QueryParams, integer_path_param};
 use super::openapi::{Area, Operation, OperationOutput};
@@ -112,7 +113,7 @@ struct NewEval {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     Body(request): Body<NewEval>,
 ) -> ApiResult<Created<EvalView>> {
@@ -135,6 +136,8 @@ async fn create(
     };
     let mut tx = app.services.db.begin().await?;
     evals::insert(&mut tx, &eval).await?;
+    let created = EvalView::from(eval.clone());
+    tx.record(app.entry().target(eval.id, &eval.name).created(&created));
     let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Created(eval.into()))
@@ -214,7 +217,7 @@ struct EvalChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(EvalId(id)): PathParam<EvalId>,
     Body(change): Body<EvalChange>,
@@ -235,6 +238,7 @@ async fn update(
     {
         return Err(Problem::conflict("another request changed the eval at the same time; try again"));
     }
+    let before = EvalView::from(eval.clone());
     let eval = Eval {
         kind,
         name,
@@ -246,20 +250,21 @@ async fn update(
         ..eval
     };
     evals::update(&mut tx, &eval).await?;
+    tx.record(app.entry().named(&eval.name).changed(&before, &EvalView::from(eval.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(eval.into()))
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(EvalId(id)): PathParam<EvalId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
-    if !evals::delete(&mut tx, caller.org.id, id).await? {
-        return Err(Problem::not_found());
-    }
+    let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    evals::delete(&mut tx, caller.org.id, id).await?;
+    tx.record(app.entry().named(&eval.name).deleted(&EvalView::from(eval.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::LiveEvals).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())

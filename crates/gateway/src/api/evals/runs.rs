@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::view::{ItemErrorView, ResultView, RunView};
 use super::{EvalId, check_definition};
+use crate::api::audited::Audited;
 use crate::api::caller::{AppState, Caller, Member, Viewer};
 use crate::api::extract::{OptionalBody, PagedQuery, PathParam, QueryParams, integer_path_param};
 use crate::api::page::{self, PageParams};
@@ -55,7 +56,7 @@ pub(super) struct RunRequest {
 }
 
 pub(super) async fn run(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(EvalId(id)): PathParam<EvalId>,
     OptionalBody(request): OptionalBody<RunRequest>,
@@ -104,7 +105,7 @@ pub(super) struct RunInput<'a> {
 
 /// Stores a run with its items and enqueues its job.
 pub(super) async fn start_run(
-    app: &App,
+    app: &Audited,
     caller: &Identity,
     eval: &Eval,
     RunInput { dataset, target }: RunInput<'_>,
@@ -133,6 +134,7 @@ pub(super) async fn start_run(
     };
     evals::insert_run(&mut tx, &run).await?;
     add_items(&mut tx, id).await?;
+    tx.record(app.entry().target(eval.id, &eval.name).created(&json!({"run_id": id})));
     let queued: Queued = jobs::enqueue(&app.jobs, &mut tx, org, &RunEval { run: id }).await?;
     tx.commit().await?;
     let run = stored(app, caller, id).await?;
@@ -251,7 +253,7 @@ pub(super) async fn run_results(
 }
 
 pub(super) async fn cancel_run(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     PathParam(RunId(id)): PathParam<RunId>,
 ) -> ApiResult<Json<RunView>> {
@@ -260,6 +262,7 @@ pub(super) async fn cancel_run(
     if !evals::cancel_run(&mut tx, caller.org.id, id, app.services.clock.now()).await? {
         return Err(Problem::conflict(format!("the run is already {}", run.status.as_str())));
     }
+    tx.record(app.entry().created(&json!({"eval_id": run.eval_id})));
     tx.commit().await?;
     stored(&app, &caller, id).await.map(|run| Json(run.into()))
 }

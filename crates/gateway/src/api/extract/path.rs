@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use gateway_core::ids::{
-    AppId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InviteId, KeyId, OrgId, PlayId, RubricId,
-    SkillId, TeamId, TokenId, UserId, WebhookId,
+    AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InviteId, KeyId, OrgId, PlayId,
+    RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;
@@ -90,6 +90,7 @@ id_params!(
     WebhookId = "webhookId",
     DeliveryId = "deliveryId",
     ExportId = "exportId",
+    AuditId = "auditId",
 );
 
 /// Declares the type of an id that is an integer: `integer_path_param!(/// doc … RunId = "runId");`

@@ -2,7 +2,10 @@
 
 mod stream;
 
+pub(super) use stream::LastEventId;
+
 use axum::extract::State;
+use gateway_core::audit::Target;
 use gateway_core::ids::OrgId;
 use gateway_core::log_view::{LogDetail, LogView};
 use gateway_core::logs::{LogLevel, LogSource};
@@ -12,6 +15,7 @@ use gateway_store::logs::{self, LogFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audited::AuditedRead;
 use super::caller::{AppState, RowReader};
 use super::extract::{PagedQuery, PathParam, integer_path_param};
 use super::openapi::Area;
@@ -126,11 +130,16 @@ async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
 async fn get(
     State(app): AppState,
     caller: RowReader,
+    read: AuditedRead,
     PathParam(LogId(id)): PathParam<LogId>,
 ) -> ApiResult<Json<LogDetail>> {
     let stored = app.query_logs(caller.org.id).await?;
     let entry = logs::find(&stored, caller.org.id, id).await?;
     let entry = entry.filter(|entry| caller.row_access().includes(entry.row.key_id));
     let entry = entry.ok_or_else(Problem::not_found)?;
+    if !(entry.row.request.is_empty() && entry.row.response.is_empty()) {
+        let target = Target { kind: "log".into(), id: Some(id.to_string()), name: None };
+        read.record(&app, &caller, "log.read_bodies", target);
+    }
     Ok(Json(entry.into()))
 }

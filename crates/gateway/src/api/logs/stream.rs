@@ -301,7 +301,7 @@ impl Follower {
 }
 
 /// The id of the last event that a reconnecting client received.
-pub(super) struct LastEventId(Option<i64>);
+pub(in crate::api) struct LastEventId(pub Option<i64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
     type Rejection = Problem;
@@ -312,7 +312,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
         };
         let id = value.to_str().ok().and_then(|text| text.parse().ok());
         id.map(|id| Self(Some(id)))
-            .ok_or_else(|| Problem::field("Last-Event-ID", "must be the id of a log row"))
+            .ok_or_else(|| Problem::field("Last-Event-ID", "must be the id of an event"))
     }
 }
 
@@ -320,7 +320,7 @@ impl OperationInput for LastEventId {
     fn describe(operation: &mut Operation<'_>) {
         operation.parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "required": false,
-            "description": "Resume after this log id.", "schema": {"type": "integer", "format": "int64"},
+            "description": "Resume after the event with this id.", "schema": {"type": "integer", "format": "int64"},
         }));
     }
 }

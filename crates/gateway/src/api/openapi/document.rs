@@ -89,16 +89,7 @@ fn full_path(route: &Route) -> String {
 }
 
 fn operation(area: &Area, route: &Route, schemas: &mut Schemas) -> Value {
-    let mut operation = Operation {
-        schemas,
-        parameters: Vec::new(),
-        request_body: None,
-        responses: Vec::new(),
-        role: None,
-        entitlement: None,
-        notes: Vec::new(),
-    };
-    route.describe(&mut operation);
+    let operation = Operation::of(route, schemas);
     let path = full_path(route);
     let error = match error_format_of(&path) {
         ErrorFormat::ErrorCode => "CodedError",

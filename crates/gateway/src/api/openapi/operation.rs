@@ -8,6 +8,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
+use super::routes::Route;
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
 
@@ -19,6 +20,8 @@ pub struct Operation<'a> {
     pub responses: Vec<(u16, Value)>,
     pub role: Option<Role>,
     pub entitlement: Option<Entitlement>,
+    /// Whether it writes an audit entry.
+    pub audited: bool,
     /// Requirements on the caller beyond role and plan.
     pub notes: Vec<&'static str>,
 }
@@ -41,6 +44,24 @@ impl Default for Schemas {
             input: settings().for_deserialize().into_generator(),
             output: settings().for_serialize().into_generator(),
         }
+    }
+}
+
+impl<'a> Operation<'a> {
+    /// The description of a route.
+    pub fn of(route: &Route, schemas: &'a mut Schemas) -> Self {
+        let mut operation = Self {
+            schemas,
+            parameters: Vec::new(),
+            request_body: None,
+            responses: Vec::new(),
+            role: None,
+            entitlement: None,
+            audited: false,
+            notes: Vec::new(),
+        };
+        route.describe(&mut operation);
+        operation
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use axum::extract::State;
 use gateway_core::ids::PlayId;
 use gateway_core::json::SharedJson;
 use gateway_core::prompts::{Template, check_name};
@@ -13,14 +12,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::caller::{AppState, Caller, Member};
+use crate::api::audited::Audited;
+use crate::api::caller::{Caller, Member};
 use crate::api::extract::Body;
 use crate::api::prompts::PromptView;
 use crate::api::response::Json;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
-use crate::prompts::{check_content, render_problem};
+use crate::prompts::{Change, check_content, render_problem};
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PlaygroundPrompt")]
@@ -99,7 +99,7 @@ pub(super) struct SaveRequest {
 }
 
 pub(super) async fn save_version(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Member>,
     Body(request): Body<SaveRequest>,
 ) -> ApiResult<Json<PromptView>> {
@@ -117,7 +117,8 @@ pub(super) async fn save_version(
     };
     check_content(&content)?;
     let name = PromptName { namespace: &namespace, slug: &slug };
-    Ok(Json(app.proxy.prompts.save(&caller, name, content).await?.try_into()?))
+    let change = Change { author: &caller, entry: app.entry() };
+    Ok(Json(app.proxy.prompts.save(change, name, content).await?.try_into()?))
 }
 
 /// The template of the run, or the texts of its system and user messages.

@@ -6,6 +6,7 @@ mod validate;
 use std::collections::BTreeMap;
 
 use axum::extract::State;
+use gateway_core::audit::Draft;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::providers::builtin;
 use gateway_core::quotas::Quota;
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::api::audited::Audited;
 use crate::api::caller::{Admin, AppState, InOrg, Viewer};
 use crate::api::extract::{Body, FromPath, PathParam, QueryParams, double_option};
 use crate::api::openapi::Area;
@@ -162,7 +164,7 @@ struct NewProvider {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     Body(request): Body<NewProvider>,
 ) -> ApiResult<Created<ProviderView>> {
@@ -187,12 +189,16 @@ async fn create(
         headers: Some(request.headers),
         models: request.models,
     };
+    let secrets = change.secrets();
     apply(&app, caller.org.id, &mut provider, change)?;
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &caller.org, Quota::Providers).await?;
     providers::insert(&mut tx, caller.org.id, &provider)
         .await
         .map_err(Problem::on_duplicate("a provider with this name already exists; update it with PUT"))?;
+    let created = ProviderView::from(provider.clone());
+    let entry = app.entry().target(&provider.name, &provider.name).created(&created);
+    tx.record(with_secrets(entry, secrets));
     let pending = invalidation::record(&mut tx, Invalidation::Org(caller.org.id)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Created(provider.into()))
@@ -214,7 +220,7 @@ struct ProviderChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(ProviderName(name)): PathParam<ProviderName>,
     Body(change): Body<ProviderChange>,
@@ -223,10 +229,13 @@ async fn update(
     let mut tx = app.services.db.begin().await?;
     let mut provider =
         providers::find_for_update(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
+    let (before, secrets) = (ProviderView::from(provider.clone()), change.secrets());
     let secrets_dropped = drop_foreign_secrets(&app, &mut provider, &change)?;
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
+    let entry = app.entry().named(&name).changed(&before, &ProviderView::from(provider.clone()));
+    tx.record(with_secrets(entry, secrets));
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     let view = ProviderView::from(provider);
@@ -234,7 +243,7 @@ async fn update(
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(ProviderName(name)): PathParam<ProviderName>,
 ) -> ApiResult<Json<Deleted>> {
@@ -243,6 +252,7 @@ async fn delete(
     if !providers::delete(&mut tx, org, &name).await? {
         return Err(Problem::not_found());
     }
+    tx.record(app.entry().named(&name));
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Deleted::yes())
@@ -258,7 +268,7 @@ struct ProviderTest {
 }
 
 async fn test(
-    State(app): AppState,
+    app: Audited,
     caller: InOrg<Admin>,
     PathParam(ProviderName(name)): PathParam<ProviderName>,
 ) -> ApiResult<Json<ProviderTest>> {
@@ -267,12 +277,32 @@ async fn test(
     let began = std::time::Instant::now();
     let probed = probe(&app.services, &app.proxy.worker.clients, target).await;
     let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let outcome = match &probed {
+        Ok(status) => json!({"ok": true, "status": status.as_u16()}),
+        Err(failed) => json!({"ok": false, "status": failed.status}),
+    };
+    app.write(app.entry().named(&name).created(&outcome)).await?;
     Ok(Json(match probed {
         Ok(status) => ProviderTest { ok: true, status: Some(status.as_u16()), latency_ms, error: None },
         Err(failed) => {
             ProviderTest { ok: false, status: failed.status, latency_ms, error: Some(failed.message) }
         }
     }))
+}
+
+impl ProviderChange {
+    /// The secrets that it sets, replaces or removes.
+    fn secrets(&self) -> [(&'static str, bool); 3] {
+        [
+            ("api_key", self.api_key.as_ref().is_some_and(Option::is_some)),
+            ("api_keys", self.api_keys.as_ref().is_some_and(|keys| !keys.is_empty())),
+            ("headers", self.headers.as_ref().is_some_and(Option::is_some)),
+        ]
+    }
+}
+
+fn with_secrets(entry: Draft, secrets: [(&'static str, bool); 3]) -> Draft {
+    secrets.into_iter().fold(entry, |entry, (field, is_set)| entry.secret_if(is_set, field))
 }
 
 /// Drops the stored secrets if the change sends them to another origin: otherwise a caller who may change the

@@ -8,9 +8,11 @@ use gateway_store::{StoreError, Tx};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::view::{KnownEtags, SkillFile, SkillView, VersionView};
 use super::{Reader, Writer, coded, duplicate_name};
+use crate::api::audited::Audited;
 use crate::api::caller::AppState;
 use crate::api::extract::{Body, PagedQuery, PathParam, QueryParams, double_option};
 use crate::api::page::{self, PageParams};
@@ -76,7 +78,7 @@ impl SkillInput {
 }
 
 pub async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     Body(input): Body<SkillInput>,
 ) -> ApiResult<Created<SkillView>> {
@@ -88,6 +90,7 @@ pub async fn create(
     if !skills::insert(&mut tx, caller.org.id, &new).await? {
         return Err(duplicate_name(&source.name));
     }
+    tx.record(app.entry().target(id, &source.name).created(&state(&source, 1)));
     commit_and_judge(&app, tx, &caller, id, 1).await?;
     stored(&app, &caller, id).await.map(Created)
 }
@@ -114,7 +117,7 @@ pub async fn get(
 }
 
 pub async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
     Body(input): Body<SkillInput>,
@@ -141,19 +144,21 @@ pub async fn update(
         Ok(false) | Err(StoreError::Duplicate) => return Err(duplicate_name(&source.name)),
         Err(error) => return Err(error.into()),
     }
+    let (before, after) = (state(&skill.source, skill.version), state(&source, skill.version + 1));
+    tx.record(app.entry().named(&source.name).changed(&before, &after));
     commit_and_judge(&app, tx, &caller, id, skill.version + 1).await?;
     stored(&app, &caller, id).await.map(Json)
 }
 
 pub async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
-    if !skills::delete(&mut tx, caller.org.id, id).await? {
-        return Err(Problem::not_found());
-    }
+    let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    skills::delete(&mut tx, caller.org.id, id).await?;
+    tx.record(app.entry().named(&skill.source.name).deleted(&state(&skill.source, skill.version)));
     tx.commit().await?;
     Ok(Deleted::yes())
 }
@@ -186,6 +191,11 @@ pub async fn versions(
     let found = skills::list_versions(&app.services.db, caller.org.id, id, &page).await?;
     let (versions, next_cursor) = page::into_views(found);
     Ok(Json(VersionList { versions, next_cursor }))
+}
+
+/// What the audit log shows of a skill.
+pub fn state(source: &SkillSource, version: i64) -> Value {
+    json!({"name": source.name, "description": source.description, "version": version})
 }
 
 /// Commits a new version together with the job that judges it.

@@ -10,10 +10,12 @@ use gateway_store::skills;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 use super::manage::must_exist;
 use super::view::EvaluationView;
 use super::{Reader, Writer, coded};
+use crate::api::audited::Audited;
 use crate::api::caller::AppState;
 use crate::api::extract::{PathParam, QueryParams};
 use crate::api::page::{self, PageParams};
@@ -38,7 +40,7 @@ const MAX_SCANS: usize = 5;
 const MAX_INLINE_BYTES: usize = 8 << 10;
 
 pub async fn publish(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Published>> {
@@ -64,6 +66,8 @@ pub async fn publish(
             (PublishDecision::Publish, _) => {
                 let published_at = app.services.clock.now();
                 skills::set_published(&mut tx, id, Some((skill.version, published_at))).await?;
+                let entry = app.entry().named(&skill.source.name);
+                tx.record(entry.created(&json!({"published_version": skill.version})));
                 tx.commit().await?;
                 Ok(Json(Published { published_at, published_version: skill.version }))
             }
@@ -115,15 +119,15 @@ pub struct Unpublished {
 }
 
 pub async fn unpublish(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Unpublished>> {
     let mut tx = app.services.db.begin().await?;
-    if !skills::lock_for_update(&mut tx, caller.org.id, id).await? {
-        return Err(Problem::not_found());
-    }
+    let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     skills::set_published(&mut tx, id, None).await?;
+    let entry = app.entry().named(&skill.source.name);
+    tx.record(entry.deleted(&json!({"published_version": skill.published_version})));
     tx.commit().await?;
     Ok(Json(Unpublished { unpublished: true }))
 }
@@ -137,7 +141,7 @@ pub struct Dispatched {
 }
 
 pub async fn evaluate(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Accepted<Dispatched>> {
@@ -146,6 +150,7 @@ pub async fn evaluate(
     let queued =
         judge_skill::dispatch_on_request(&app.jobs, &mut tx, caller.org.id, id, skill.version).await?;
     let Some(queued) = queued else { return Ok(Accepted(Dispatched { dispatched: true, queued: false })) };
+    tx.record(app.entry().named(&skill.source.name).created(&json!({"version": skill.version})));
     tx.commit().await?;
     queued.notify(&app.jobs);
     Ok(Accepted(Dispatched { dispatched: true, queued: true }))

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Reader, Writer, coded};
+use crate::api::audited::Audited;
 use crate::api::caller::AppState;
 use crate::api::extract::{Body, PathParam};
 use crate::api::response::Json;
@@ -77,7 +78,7 @@ pub async fn get_rubric(State(app): AppState, caller: Reader) -> ApiResult<Json<
 }
 
 pub async fn update_rubric(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<RubricId>,
     Body(change): Body<RubricChange>,
@@ -93,6 +94,8 @@ pub async fn update_rubric(
     check_scopes(&caller, &stored.rubric, &rubric)?;
     if rubric != stored.rubric {
         rubrics::update(&mut tx, id, &rubric, app.services.clock.now()).await?;
+        let after = StoredRubric { rubric, ..stored.clone() };
+        tx.record(app.entry().changed(&RubricView::from(stored), &RubricView::from(after)));
         tx.commit().await?;
     }
     let stored = rubrics::find(&app.services.db, caller.org.id).await?.ok_or_else(Problem::not_found)?;

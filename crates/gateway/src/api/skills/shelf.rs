@@ -7,10 +7,12 @@ use gateway_store::skills::{self, NewSkill, ShelfFilter, ShelfSort};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::manage::{SkillList, commit_and_judge, stored};
 use super::view::{KnownEtags, SkillFile, SkillView};
 use super::{Reader, Writer, coded};
+use crate::api::audited::Audited;
 use crate::api::caller::AppState;
 use crate::api::extract::{PagedQuery, PathParam};
 use crate::api::page;
@@ -82,7 +84,7 @@ pub struct AdoptedView {
 
 /// Copies the published version. The insert decides which name is free, so that concurrent adoptions are safe.
 pub async fn adopt(
-    State(app): AppState,
+    app: Audited,
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Created<AdoptedView>> {
@@ -100,6 +102,8 @@ pub async fn adopt(
         let adopted = Some((origin.id, origin.version));
         let new = NewSkill { id: new_id, source: &source, adopted, by: &by, now };
         if skills::insert(&mut tx, org, &new).await? {
+            let created = json!({"name": name, "adopted_from": origin.id, "version": origin.version});
+            tx.record(app.entry().target(new_id, &name).created(&created));
             commit_and_judge(&app, tx, &caller, new_id, 1).await?;
             let skill = stored(&app, &caller, new_id).await?;
             return Ok(Created(AdoptedView { skill, renamed: name != *base, name }));

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::api::audited::Audited;
 use crate::api::caller::{Admin, AppState, Caller, Viewer, Webhooks};
 use crate::api::extract::{OptionalBody, PagedQuery, PathParam};
 use crate::api::page;
@@ -113,7 +114,7 @@ pub(super) async fn get_delivery(
 }
 
 pub(super) async fn retry_delivery(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     PathParam(webhook): PathParam<WebhookId>,
     PathParam(id): PathParam<DeliveryId>,
@@ -123,6 +124,7 @@ pub(super) async fn retry_delivery(
     if !deliveries::retry(&mut tx, org, webhook, id, app.services.clock.now()).await? {
         return Err(Problem::not_found());
     }
+    tx.record(app.entry().created(&json!({"delivery_id": id})));
     tx.commit().await?;
     stored(&app, org, webhook, id).await.map(Accepted)
 }
@@ -143,7 +145,7 @@ pub(super) struct Retried {
 }
 
 pub(super) async fn retry_deliveries(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     PathParam(webhook): PathParam<WebhookId>,
     OptionalBody(request): OptionalBody<RetryRequest>,
@@ -156,13 +158,15 @@ pub(super) async fn retry_deliveries(
         to: request.to,
     };
     exists(&app, org, webhook).await?;
+    // Before the first of several transactions, so that nothing is sent again without an entry.
+    app.write(app.entry().created(&json!({"status": filter.status, "type": filter.event_type}))).await?;
     let retried =
         deliveries::retry_all(&app.services.db, org, webhook, &filter, app.services.clock.now()).await?;
     Ok(Accepted(Retried { retried }))
 }
 
 pub(super) async fn test(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     PathParam(webhook): PathParam<WebhookId>,
 ) -> ApiResult<Accepted<DeliveryView>> {
@@ -181,6 +185,7 @@ pub(super) async fn test(
     };
     let mut tx = app.services.db.begin().await?;
     deliveries::insert(&mut tx, new).await?;
+    tx.record(app.entry().created(&json!({"delivery_id": id})));
     tx.commit().await?;
     stored(&app, org, webhook, id).await.map(Accepted)
 }

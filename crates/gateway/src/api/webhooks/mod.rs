@@ -13,6 +13,7 @@ use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audited::Audited;
 use super::caller::{Admin, AppState, Caller, Viewer, Webhooks};
 use super::destinations::check_url;
 use super::extract::{Body, OptionalBody, PathParam, QueryParams};
@@ -113,7 +114,7 @@ struct NewWebhook {
 }
 
 async fn create(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     Body(request): Body<NewWebhook>,
 ) -> ApiResult<Created<WebhookWithSecret>> {
@@ -138,8 +139,10 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &caller.org, Quota::Webhooks).await?;
     webhooks::insert(&mut tx, &webhook).await?;
+    let view = WebhookView::from(webhook);
+    tx.record(app.entry().target(view.id, &shown_url(&view.url)).created(&view).secret_if(true, "secret"));
     tx.commit().await?;
-    Ok(Created(WebhookWithSecret { webhook: webhook.into(), secret }))
+    Ok(Created(WebhookWithSecret { webhook: view, secret }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -177,7 +180,7 @@ struct WebhookChange {
 }
 
 async fn update(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     PathParam(id): PathParam<WebhookId>,
     Body(change): Body<WebhookChange>,
@@ -189,6 +192,7 @@ async fn update(
     let mut tx = app.services.db.begin().await?;
     let mut webhook =
         webhooks::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    let before = WebhookView::from(webhook.clone());
     if change.url.as_ref().is_some_and(|url| *url != webhook.url) || change.active == Some(true) {
         // Earlier failures do not count for a new URL or a reactivated webhook.
         (webhook.failing_since, webhook.deactivated_reason) = (None, None);
@@ -198,19 +202,23 @@ async fn update(
     webhook.active = change.active.unwrap_or(webhook.active);
     webhook.revision += 1;
     webhooks::update(&mut tx, &webhook).await?;
+    let view = WebhookView::from(webhook);
+    tx.record(app.entry().named(&shown_url(&view.url)).changed(&before, &view));
     tx.commit().await?;
-    Ok(Json(webhook.into()))
+    Ok(Json(view))
 }
 
 async fn delete(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     PathParam(id): PathParam<WebhookId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
-    if !webhooks::delete(&mut tx, caller.org.id, id).await? {
-        return Err(Problem::not_found());
-    }
+    let webhook =
+        webhooks::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    webhooks::delete(&mut tx, caller.org.id, id).await?;
+    let before = WebhookView::from(webhook);
+    tx.record(app.entry().named(&shown_url(&before.url)).deleted(&before));
     tx.commit().await?;
     Ok(Deleted::yes())
 }
@@ -233,7 +241,7 @@ struct RotatedSecret {
 }
 
 async fn rotate_secret(
-    State(app): AppState,
+    app: Audited,
     caller: Caller<Admin, Webhooks>,
     PathParam(id): PathParam<WebhookId>,
     OptionalBody(request): OptionalBody<RotateSecretRequest>,
@@ -252,6 +260,7 @@ async fn rotate_secret(
     webhook.previous_until = until;
     webhook.revision += 1;
     webhooks::update(&mut tx, &webhook).await?;
+    tx.record(app.entry().named(&shown_url(&webhook.url)).secret_if(true, "secret"));
     tx.commit().await?;
     Ok(Created(RotatedSecret { webhook: webhook.into(), secret, previous_secret_until: until }))
 }
@@ -264,6 +273,11 @@ fn new_secret(app: &App, org: OrgId, id: WebhookId) -> ApiResult<(String, String
     let context = encryption_context(org, &format!("webhook/{id}"), "secret");
     let sealed = app.services.vault.seal(&context, &secret).map_err(Problem::internal)?;
     Ok((secret, sealed))
+}
+
+/// The URL without its query, which may be a credential.
+fn shown_url(url: &str) -> String {
+    url.split('?').next().unwrap_or_default().to_owned()
 }
 
 /// Checks the event types and removes duplicates.

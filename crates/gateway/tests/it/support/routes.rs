@@ -22,16 +22,7 @@ pub fn routes() -> Vec<RouteInfo> {
 }
 
 fn known(route: &Route, schemas: &mut Schemas) -> RouteInfo {
-    let mut operation = Operation {
-        schemas,
-        parameters: Vec::new(),
-        request_body: None,
-        responses: Vec::new(),
-        role: None,
-        entitlement: None,
-        notes: Vec::new(),
-    };
-    route.describe(&mut operation);
+    let operation = Operation::of(route, schemas);
     let path = if route.root { route.path.to_owned() } else { format!("/api/v1{}", route.path) };
     RouteInfo {
         method: Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap(),
