@@ -91,6 +91,11 @@ impl Breaker {
         self.state != BreakerState::Closed
     }
 
+    /// Whether a call tests at the moment if the target has recovered.
+    pub fn is_probing(&self) -> bool {
+        matches!(self.state, BreakerState::Probing { .. })
+    }
+
     fn is_failing(&self) -> bool {
         let calls = self.successes + self.failures;
         calls >= MIN_CALLS && self.failures / calls >= MAX_FAILURE_RATE

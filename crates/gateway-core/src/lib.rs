@@ -15,6 +15,7 @@ pub mod events;
 pub mod exports;
 pub mod failover;
 pub mod fair_queue;
+pub mod histogram;
 pub mod ids;
 pub mod json;
 pub mod limits;

@@ -7,8 +7,9 @@
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gateway_core::histogram::{Histogram, HistogramReading};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -43,13 +44,34 @@ const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_trans
 /// A returned connection that does not respond to a ping in this time is dropped.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Upper bounds of the histogram of waits, in microseconds.
+const WAIT_BUCKETS: [u64; 10] =
+    [50, 250, 1_000, 5_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000, 5_000_000];
+
 #[derive(Clone)]
-pub struct Db(Pool, Faults);
+pub struct Db {
+    pool: Pool,
+    faults: Faults,
+    /// How long callers waited for a connection, or for the write lock of SQLite.
+    waits: Arc<Histogram>,
+}
 
 #[derive(Clone)]
 pub(crate) enum Pool {
     Sqlite { write: SqlitePool, read: SqliteReaders, write_lock: WriteLock },
     Postgres(PgPool),
+}
+
+/// A caller that waits for a connection.
+struct Waiting<'a> {
+    waits: &'a Histogram,
+    started: Instant,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.waits.observe(self.started.elapsed());
+    }
 }
 
 /// Serializes the writers of a SQLite file in the order of their requests. SQLite's own lock is not fair.
@@ -83,12 +105,16 @@ impl Dialect {
 
 impl Db {
     pub(crate) fn new(pool: Pool) -> Self {
-        Self(pool, Faults::default())
+        Self::with_faults(pool, Faults::default())
+    }
+
+    fn with_faults(pool: Pool, faults: Faults) -> Self {
+        Self { pool, faults, waits: Arc::new(Histogram::new(&WAIT_BUCKETS)) }
     }
 
     /// The faults that tests inject into this database.
     pub fn faults(&self) -> &Faults {
-        &self.1
+        &self.faults
     }
 
     /// Opens `sqlite://path` or `postgres://…`. Does not change the schema: see `migrate`.
@@ -112,7 +138,7 @@ impl Db {
     /// Opens the database of log rows. On SQLite it is a second file next to this one, so that a batch of rows never
     /// delays other writes. On PostgreSQL it is the same database.
     pub async fn open_logs(&self) -> Result<Self, StoreError> {
-        match &self.0 {
+        match &self.pool {
             Pool::Postgres(pool) => Ok(Self::new(Pool::Postgres(pool.clone()))),
             Pool::Sqlite { write, .. } => {
                 let state = write.connect_options();
@@ -127,24 +153,35 @@ impl Db {
     /// Opens the same database with separate connections, at most this many to PostgreSQL, for callers that must not wait
     /// for the queries of others. They only read. With 0 connections, those of this one.
     pub fn reserve(&self, connections: u32) -> Self {
-        match &self.0 {
+        match &self.pool {
             _ if connections == 0 && self.dialect() == Dialect::Postgres => self.clone(),
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
-                Self(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)), self.1.clone())
+                let pool = Pool::Postgres(postgres_pool(connections).connect_lazy_with(options));
+                Self::with_faults(pool, self.faults.clone())
             }
             Pool::Sqlite { write, write_lock, .. } => {
                 let options = (*write.connect_options()).clone();
                 let read = SqliteReaders::new(options, RESERVED_READERS, Some(STATEMENT_TIMEOUT));
                 let pool = Pool::Sqlite { write: write.clone(), read, write_lock: Arc::clone(write_lock) };
-                Self(pool, self.1.clone())
+                Self::with_faults(pool, self.faults.clone())
             }
         }
     }
 
+    /// How long callers of this handle and its clones waited for a connection.
+    pub fn waits(&self) -> HistogramReading {
+        self.waits.read()
+    }
+
+    /// Measures how long a connection is waited for, until it is dropped.
+    fn waiting(&self) -> Waiting<'_> {
+        Waiting { waits: &self.waits, started: Instant::now() }
+    }
+
     /// The connections that queries may use at the same time.
     pub fn readers(&self) -> u32 {
-        match &self.0 {
+        match &self.pool {
             Pool::Sqlite { read, .. } => read.pool.options().get_max_connections(),
             Pool::Postgres(pool) => pool.options().get_max_connections(),
         }
@@ -155,7 +192,7 @@ impl Db {
     /// belong to the runtime that opens them. Work that holds all of these does not delay work on the others.
     /// They are opened when they are first used: a thread of low priority may take long to open one.
     pub fn reopen(&self, connections: u32) -> Self {
-        match &self.0 {
+        match &self.pool {
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
                 Self::new(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)))
@@ -172,7 +209,7 @@ impl Db {
     }
 
     pub fn dialect(&self) -> Dialect {
-        match &self.0 {
+        match &self.pool {
             Pool::Sqlite { .. } => Dialect::Sqlite,
             Pool::Postgres(_) => Dialect::Postgres,
         }
@@ -180,16 +217,26 @@ impl Db {
 
     /// All rows of a query.
     pub async fn all(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
-        self.1.before(DbCall::Read).await?;
-        match &self.0 {
+        self.faults.before(DbCall::Read).await?;
+        match &self.pool {
             Pool::Sqlite { read, .. } => {
                 let query = sqlx::query_with(sql, sqlite_arguments(args)?);
-                let rows = query.fetch_all(read.acquire().await?.connection()).await?;
+                let waiting = self.waiting();
+                let mut reader = read.acquire().await?;
+                drop(waiting);
+                let rows = query.fetch_all(reader.connection()).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Pool::Postgres(pool) => {
-                let rows =
-                    with_timeout(sqlx::query_with(sql, postgres_arguments(args)?).fetch_all(pool)).await?;
+                let query = sqlx::query_with(sql, postgres_arguments(args)?);
+                // Boxed, because the future of a connection is large.
+                let rows = with_timeout(Box::pin(async {
+                    let waiting = self.waiting();
+                    let mut connection = pool.acquire().await?;
+                    drop(waiting);
+                    query.fetch_all(&mut *connection).await
+                }));
+                let rows = rows.await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
@@ -197,16 +244,25 @@ impl Db {
 
     /// The first row of a query, if there is one.
     pub async fn opt(&self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
-        self.1.before(DbCall::Read).await?;
-        match &self.0 {
+        self.faults.before(DbCall::Read).await?;
+        match &self.pool {
             Pool::Sqlite { read, .. } => {
                 let query = sqlx::query_with(sql, sqlite_arguments(args)?);
-                let row = query.fetch_optional(read.acquire().await?.connection()).await?;
+                let waiting = self.waiting();
+                let mut reader = read.acquire().await?;
+                drop(waiting);
+                let row = query.fetch_optional(reader.connection()).await?;
                 Ok(row.map(Row::Sqlite))
             }
             Pool::Postgres(pool) => {
-                let row = with_timeout(sqlx::query_with(sql, postgres_arguments(args)?).fetch_optional(pool))
-                    .await?;
+                let query = sqlx::query_with(sql, postgres_arguments(args)?);
+                let row = with_timeout(Box::pin(async {
+                    let waiting = self.waiting();
+                    let mut connection = pool.acquire().await?;
+                    drop(waiting);
+                    query.fetch_optional(&mut *connection).await
+                }));
+                let row = row.await?;
                 Ok(row.map(Row::Postgres))
             }
         }
@@ -223,33 +279,43 @@ impl Db {
     /// Begins a write transaction. On SQLite it holds the write lock, so it cannot fail half way because of another
     /// writer.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        self.1.before(DbCall::Begin).await?;
-        let mut tx = match &self.0 {
+        self.faults.before(DbCall::Begin).await?;
+        let waiting = self.waiting();
+        let mut tx = match &self.pool {
             Pool::Sqlite { write, write_lock, .. } => {
                 let lock = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(write_lock).lock_owned());
                 let lock = lock
                     .await
                     .map_err(|_| StoreError::Unavailable("timed out waiting for the write lock".into()))?;
-                Tx::begin(Connection::Sqlite(write.acquire().await?), "BEGIN IMMEDIATE", Some(lock)).await?
+                let connection = write.acquire().await?;
+                drop(waiting);
+                Tx::begin(Connection::Sqlite(connection), "BEGIN IMMEDIATE", Some(lock)).await?
             }
             Pool::Postgres(pool) => {
-                Tx::begin(Connection::Postgres(with_timeout(pool.acquire()).await?), "BEGIN", None).await?
+                let connection = with_timeout(pool.acquire()).await?;
+                drop(waiting);
+                Tx::begin(Connection::Postgres(connection), "BEGIN", None).await?
             }
         };
-        tx.set_faults(&self.1).await?;
+        tx.set_faults(&self.faults).await?;
         Ok(tx)
     }
 
     /// Begins a read-only transaction on a snapshot, which the first statement takes. It holds no lock.
     pub(crate) async fn begin_snapshot(&self) -> Result<Tx, StoreError> {
-        self.1.before(DbCall::Read).await?;
-        match &self.0 {
+        self.faults.before(DbCall::Read).await?;
+        let waiting = self.waiting();
+        match &self.pool {
             Pool::Sqlite { read, .. } => {
-                Tx::begin(Connection::Sqlite(read.acquire_for_transaction().await?), "BEGIN", None).await
+                let connection = read.acquire_for_transaction().await?;
+                drop(waiting);
+                Tx::begin(Connection::Sqlite(connection), "BEGIN", None).await
             }
             Pool::Postgres(pool) => {
                 let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                Tx::begin(Connection::Postgres(with_timeout(pool.acquire()).await?), sql, None).await
+                let connection = with_timeout(pool.acquire()).await?;
+                drop(waiting);
+                Tx::begin(Connection::Postgres(connection), sql, None).await
             }
         }
     }
@@ -268,7 +334,7 @@ impl Db {
 
     /// The pool, for features that only PostgreSQL has.
     pub(crate) fn postgres(&self) -> Option<&PgPool> {
-        match &self.0 {
+        match &self.pool {
             Pool::Sqlite { .. } => None,
             Pool::Postgres(pool) => Some(pool),
         }
@@ -280,7 +346,7 @@ impl Db {
     }
 
     pub async fn close(&self) {
-        match &self.0 {
+        match &self.pool {
             Pool::Sqlite { write, read, .. } => {
                 read.pool.close().await;
                 write.close().await;

@@ -35,6 +35,7 @@ pub mod page;
 pub mod playground;
 pub mod prompts;
 pub mod providers;
+pub mod queues;
 pub mod quotas;
 pub mod redis;
 pub mod rubrics;

@@ -8,17 +8,24 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, StatusCode};
+use gateway_store::StoreError;
+use gateway_store::queues::{self, QueueDepth};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::app::App;
-use crate::metrics::ProcessState;
+use crate::metrics::exposition::Format;
+use crate::metrics::node::{NodeState, QueueState, SpoolState};
+use crate::metrics::process::ProcessStats;
+use crate::services::Services;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A database that does not answer within this time must not delay a scrape any longer.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
@@ -34,7 +41,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
         let service_app = Arc::clone(&app);
         let service = service_fn(move |request: Request<Incoming>| {
             let app = Arc::clone(&service_app);
-            async move { Ok::<_, Infallible>(respond(&app, request.uri().path()).await) }
+            async move { Ok::<_, Infallible>(respond(&app, request.uri().path(), request.headers()).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -49,9 +56,13 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
     }
 }
 
-async fn respond(app: &App, path: &str) -> Response {
+async fn respond(app: &App, path: &str, headers: &HeaderMap) -> Response {
     match path {
-        "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", metrics(app)),
+        "/metrics" => {
+            let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let format = Format::from_accept(accept);
+            text(StatusCode::OK, format.content_type(), metrics(app, format).await)
+        }
         "/healthz" => {
             let health = app.health.check(&app.services, &app.proxy).await;
             let status = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -66,24 +77,24 @@ async fn respond(app: &App, path: &str) -> Response {
     }
 }
 
-fn metrics(app: &App) -> String {
-    let spool = &app.proxy.spool;
-    let memory = &app.services.memory;
+async fn metrics(app: &App, format: Format) -> String {
+    let node = node_state(app).await;
+    let process = tokio::task::spawn_blocking(ProcessStats::read).await.ok().flatten();
+    app.proxy.metrics.render(format, &node, process.as_ref())
+}
+
+async fn node_state(app: &App) -> NodeState {
+    let (services, proxy) = (&app.services, &app.proxy);
     let counters = &app.connections.counters;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    app.proxy.metrics.render(&ProcessState {
-        uptime_seconds: app.services.started.elapsed().as_secs(),
-        spool_bytes: spool.backlog(),
-        rows_appended: spool.appended.load(Ordering::Relaxed),
-        bodies_shed: spool.shed_bodies.load(Ordering::Relaxed),
-        rows_shed: spool.shed_rows.load(Ordering::Relaxed),
-        rows_over_quota: app.log_quotas.counted_rows.load(Ordering::Relaxed),
-        bodies_over_quota: app.log_quotas.dropped_bodies.load(Ordering::Relaxed),
-        rows_quarantined: spool.set_aside.quarantined(),
-        spool_damage: spool.set_aside.damaged(),
-        cache_bytes: app.proxy.cache.bytes(),
-        memory_bytes: memory.used(),
-        memory_refusals: memory.refusals(),
+    let [closed, open, half_open] = proxy.health.breaker_counts();
+    let queues = tokio::time::timeout(QUEUE_TIMEOUT, queue_states(app)).await;
+    NodeState {
+        uptime_seconds: services.started.elapsed().as_secs(),
+        spool: spool_state(app),
+        cache_bytes: proxy.cache.bytes(),
+        memory_bytes: services.memory.used(),
+        memory_refusals: services.memory.refusals(),
         connections: app.connections.open() as u64,
         connections_refused: [
             ("total", count(&counters.refused_total)),
@@ -94,9 +105,53 @@ fn metrics(app: &App) -> String {
             ("head_timeout", count(&counters.closed_head_timeout)),
             ("idle", count(&counters.closed_idle)),
         ],
-        compute: app.services.compute.stats(),
+        breakers: [("closed", closed), ("open", open), ("half_open", half_open)],
+        breakers_opened: proxy.health.breakers_opened(),
+        compute: services.compute.stats(),
         queries: app.shares.queries.stats(),
-    })
+        database_waits: vec![
+            ("state", services.db.waits()),
+            ("authentication", services.db_authentication.waits()),
+            ("logs", services.logs.waits()),
+            ("logs_low_priority", services.logs_low_priority.waits()),
+        ],
+        queues: queues.ok().and_then(Result::ok),
+        redis_is_up: proxy.redis.as_ref().map(|redis| redis.is_up()),
+        nodes: app.cluster.live_nodes(),
+    }
+}
+
+fn spool_state(app: &App) -> SpoolState {
+    let spool = &app.proxy.spool;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    SpoolState {
+        bytes: spool.backlog(),
+        limit_bytes: spool.limit(),
+        oldest_seconds: spool.oldest_age().as_secs_f64(),
+        is_writable: spool.is_writable(),
+        rows_appended: count(&spool.appended),
+        bodies_shed: count(&spool.shed_bodies),
+        rows_shed: count(&spool.shed_rows),
+        rows_over_quota: count(&app.log_quotas.counted_rows),
+        bodies_over_quota: count(&app.log_quotas.dropped_bodies),
+        rows_quarantined: spool.set_aside.quarantined(),
+        damage: spool.set_aside.damaged(),
+    }
+}
+
+async fn queue_states(app: &App) -> Result<[(&'static str, QueueState); 3], StoreError> {
+    let Services { db, logs, clock, .. } = &*app.services;
+    let now = clock.now();
+    let (jobs, deliveries, exports) =
+        tokio::try_join!(queues::jobs(db, now), queues::deliveries(db, now), queues::exports(logs, now))?;
+    let state = |depth: QueueDepth| {
+        let waited = depth.oldest.map_or(0, |oldest| (now.0 - oldest.0).max(0));
+        QueueState {
+            items: depth.items.max(0).cast_unsigned(),
+            oldest_seconds: Duration::from_millis(waited.cast_unsigned()).as_secs_f64(),
+        }
+    };
+    Ok([("jobs", state(jobs)), ("deliveries", state(deliveries)), ("exports", state(exports))])
 }
 
 fn text(status: StatusCode, kind: &'static str, body: String) -> Response {

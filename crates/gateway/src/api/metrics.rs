@@ -20,7 +20,7 @@ use super::caller::{AppState, Caller, Viewer};
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
 use super::response::Json;
 use crate::auth::RowAccess;
-use crate::metrics::exposition;
+use crate::metrics::exposition::Format;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -71,13 +71,12 @@ struct Evals {
 #[derive(Clone, Copy)]
 enum MetricsFormat {
     Json,
-    Prometheus,
-    OpenMetrics,
+    Text(Format),
 }
 
 enum MetricsResponse {
     Json(Snapshot),
-    Text { content_type: &'static str, text: String },
+    Text { format: Format, text: String },
 }
 
 /// What the metrics of an organization are made of.
@@ -109,14 +108,7 @@ async fn snapshot(
     let metrics = OrgMetrics { usage, total, verdicts, uptime_seconds };
     Ok(match format {
         MetricsFormat::Json => MetricsResponse::Json(metrics.snapshot()),
-        MetricsFormat::OpenMetrics => MetricsResponse::Text {
-            content_type: exposition::OPEN_METRICS_TYPE,
-            text: metrics.open_metrics(),
-        },
-        MetricsFormat::Prometheus => MetricsResponse::Text {
-            content_type: exposition::PROMETHEUS_TYPE,
-            text: exposition::prometheus_text(&metrics.open_metrics()),
-        },
+        MetricsFormat::Text(format) => MetricsResponse::Text { format, text: metrics.text(format) },
     })
 }
 
@@ -164,10 +156,8 @@ impl<S: Send + Sync> FromRequestParts<S> for MetricsFormat {
         let accept = accept.join(",").to_ascii_lowercase();
         Ok(if accept.contains("application/json") {
             Self::Json
-        } else if accept.contains("application/openmetrics-text") {
-            Self::OpenMetrics
-        } else if accept.contains("text/plain") {
-            Self::Prometheus
+        } else if ["application/openmetrics-text", "text/plain"].iter().any(|kind| accept.contains(kind)) {
+            Self::Text(Format::from_accept(&accept))
         } else {
             Self::Json
         })
@@ -182,7 +172,7 @@ impl IntoResponse for MetricsResponse {
     fn into_response(self) -> Response {
         match self {
             Self::Json(snapshot) => Json(snapshot).into_response(),
-            Self::Text { content_type, text } => ([(CONTENT_TYPE, content_type)], text).into_response(),
+            Self::Text { format, text } => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
         }
     }
 }

@@ -27,6 +27,7 @@ use gateway_core::time::{DAY, Timestamp};
 use gateway_store::cache_purges::PurgeScope;
 
 use crate::clock::Clock;
+use crate::metrics::events::CacheResult;
 use crate::singleflight::{Leader, Waited};
 use tenant::{NewEntry, Probe, Tenant};
 
@@ -99,6 +100,17 @@ pub enum HitKind {
     Semantic {
         similarity: f32,
     },
+}
+
+impl From<HitKind> for CacheResult {
+    fn from(kind: HitKind) -> Self {
+        match kind {
+            HitKind::Exact => Self::Hit,
+            HitKind::Shared => Self::SharedHit,
+            HitKind::Coalesced => Self::CoalescedHit,
+            HitKind::Semantic { .. } => Self::SemanticHit,
+        }
+    }
 }
 
 impl Cache {

@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LogRow};
@@ -58,6 +59,8 @@ pub struct Spool {
     unspooled: Mutex<VecDeque<LogRow>>,
     unspooled_rows: AtomicUsize,
     is_writable: AtomicBool,
+    /// When the last complete pass of the writer began. All rows that are not stored are younger.
+    caught_up_at: Mutex<Instant>,
     pub shed_bodies: AtomicU64,
     pub shed_rows: AtomicU64,
     pub appended: AtomicU64,
@@ -123,6 +126,7 @@ impl Spool {
             unspooled: Mutex::default(),
             unspooled_rows: AtomicUsize::new(0),
             is_writable: AtomicBool::new(true),
+            caught_up_at: Mutex::new(Instant::now()),
             shed_bodies: AtomicU64::new(0),
             shed_rows: AtomicU64::new(0),
             appended: AtomicU64::new(0),
@@ -183,6 +187,19 @@ impl Spool {
     /// Bytes that are not stored yet.
     pub fn backlog(&self) -> u64 {
         self.pending_bytes.load(Ordering::Relaxed)
+    }
+
+    /// All rows that were appended before this moment are stored.
+    pub fn set_caught_up(&self, at: Instant) {
+        *self.caught_up_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// For how long a row may have waited to be stored at most.
+    pub fn oldest_age(&self) -> Duration {
+        if self.backlog() == 0 && !self.has_unspooled() {
+            return Duration::ZERO;
+        }
+        self.caught_up_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     pub fn limit(&self) -> u64 {

@@ -112,6 +112,7 @@ impl LogWriter {
                     retry_delay = RETRY_DELAY;
                     progress.is_memory_complete = true;
                     progress.caught_up_at = started;
+                    self.spool.set_caught_up(started);
                     let is_busy = progress.pace(&self.spool) == Pace::Yielding;
                     let interval = if is_busy { BUSY_POLL_INTERVAL } else { POLL_INTERVAL };
                     // A reader that polls in a loop leaves half of the time to others.

@@ -20,6 +20,7 @@ use super::record::Record;
 use super::upstream::{self, AttemptError, UpstreamResponse};
 use super::validate::buffer_until_valid;
 use super::{credentials, response_format, sandbox};
+use crate::metrics::events::Retry;
 use crate::problem::Problem;
 
 const NOT_RETRYABLE: Failure = Failure { fault: Fault::Caller, retry: false, next: false };
@@ -65,11 +66,14 @@ impl<'a> AttemptLoop<'_, 'a> {
         loop {
             let error = match self.send(&mut attempt, record).await {
                 Ok(response) => {
+                    let code = response.head.status.as_u16();
+                    self.count(&attempt, Some(AttemptOutcome::Status { code }));
                     self.record_success(&attempt, record);
                     return (attempt, Ok(response));
                 }
                 Err(error) => error,
             };
+            self.count(&attempt, error.caller_problem.is_none().then_some(error.outcome));
             let failed = self.describe(&attempt, &error);
             self.record_failure(&attempt, &error, &failed, record);
             let other_credential = self.other_credential(&attempt);
@@ -77,21 +81,37 @@ impl<'a> AttemptLoop<'_, 'a> {
             if next != Next::Stop {
                 record.fail_attempt(&error);
             }
+            let events = &self.context.state.metrics.events;
             match next {
                 Next::Stop => return (attempt, Err(error)),
                 Next::Retry { wait } => {
+                    events.retry(Retry::SameCredential);
                     drop(error);
                     tokio::time::sleep(wait).await;
                     attempt.retry_with(self.choose_credential(&attempt, &[]));
                 }
-                Next::NextCredential => attempt.switch_credential(other_credential),
-                Next::RetryWithoutUsage => attempt.usage_chunk = UsageChunk::Refused,
+                Next::NextCredential => {
+                    events.retry(Retry::NextCredential);
+                    attempt.switch_credential(other_credential);
+                }
+                Next::RetryWithoutUsage => {
+                    events.retry(Retry::WithoutUsageOption);
+                    attempt.usage_chunk = UsageChunk::Refused;
+                }
                 Next::NextTarget => match self.next_target(record) {
-                    Some(next) => attempt = next,
+                    Some(next) => {
+                        events.failover();
+                        attempt = next;
+                    }
                     None => return (attempt, Err(error)),
                 },
             }
         }
+    }
+
+    fn count(&self, attempt: &Attempt<'_>, outcome: Option<AttemptOutcome>) {
+        let RequestContext { state, worker, .. } = self.context;
+        state.metrics.lane(worker.lane).attempt(attempt.provider().kind, outcome);
     }
 
     /// Starts with the next target. Targets with an open circuit breaker are skipped until no other is left.
@@ -103,6 +123,7 @@ impl<'a> AttemptLoop<'_, 'a> {
                 context.state.health.permit(context.health_key(target), context.now()) != Permit::Deny;
             if !is_allowed {
                 record.skip_target(target, "skipped: circuit breaker open");
+                context.state.metrics.events.skip(target.provider.kind);
             }
             is_allowed
         })?;

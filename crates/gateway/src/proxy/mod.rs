@@ -44,6 +44,7 @@ use serde_json::json;
 use crate::auth::Identity;
 use crate::cache::CacheMode;
 use crate::memory::{Reservation, hold};
+use crate::metrics::events::{CacheResult, Stage};
 use crate::outbound::clients::Clients;
 use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts::PromptDirective;
@@ -90,7 +91,9 @@ impl Proxy<'_> {
         let (head, incoming) = request.into_parts();
         let config = &services.config;
         let mut inbound = Inbound::new(incoming, config.max_body_bytes, config.proxy_timeout, memory);
+        let began = Instant::now();
         let identity = inbound.read_while(identity).await?;
+        state.metrics.lane(worker.lane).stage(Stage::Limit, began.elapsed());
         let context = RequestContext { services, state, worker, identity, head: &head, request_id };
         let response = run(context, inbound, CallOrigin::default()).await;
         response.map_err(|mut problem| {
@@ -130,6 +133,7 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     if let (Some(cache), Some(body)) = (&directives.cache, payload.buffered()) {
         record.set_cache_miss(cache.mode == CacheMode::Refresh);
         let deadline = record.deadline(directives.timeout);
+        let events = &context.state.metrics.events;
         match cache_stage::lookup(context, &plan, body, deadline).await {
             CacheLookup::Hit(hit) => {
                 let chunks = match cache_stage::response_chunks(context, &plan, &hit.entry) {
@@ -138,15 +142,18 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
                         return Err(rejected(&Attempt::new(&plan, 0), record, overloaded.into()));
                     }
                 };
+                events.cache(if chunks.is_some() { hit.kind.into() } else { CacheResult::Bypass });
                 if let Some(chunks) = chunks {
                     return Ok(cache_stage::respond_from_cache(context, &plan, record, &hit, chunks));
                 }
             }
             CacheLookup::Miss(guard) => {
+                let is_refresh = cache.mode == CacheMode::Refresh;
+                events.cache(if is_refresh { CacheResult::Refresh } else { CacheResult::Miss });
                 record.set_cache_key(guard.key());
                 fill_guard = Some(guard);
             }
-            CacheLookup::Bypass => {}
+            CacheLookup::Bypass => events.cache(CacheResult::Bypass),
         }
     }
     if let Some(body) = payload.buffered() {

@@ -31,6 +31,7 @@ use super::upstream::AttemptError;
 use crate::auth::{CachedOrg, Principal};
 use crate::budgets::{Reservation, charge_of};
 use crate::cache::CacheEntry;
+use crate::metrics::events::Stage;
 use crate::outbound::body::StreamedCopy;
 use crate::services::Services;
 use attempts::AttemptLog;
@@ -291,7 +292,9 @@ impl Record {
         self.response.stream |= is_stream;
         self.response.meter = Some(Meter::new(self.attempts.target().format, framing));
         self.copies.response_is_stream = is_stream;
-        self.timing.upstream = self.attempts.started().map(|started| started.elapsed());
+        let now = Instant::now();
+        self.timing.head_at = Some(now);
+        self.timing.upstream = self.attempts.started().map(|started| now - started);
         self.attempts.set_status(status);
     }
 
@@ -383,6 +386,7 @@ impl Record {
         self.attempts.finish(error);
         let row = self.row(status, error_code, &reading);
         self.state.metrics.count(self.lane, &row);
+        self.count_stages();
         self.origin.report(&row);
         if let Some(reservation) = &mut self.reservation {
             // Before the append: the log writer must find the cost committed when it stores the row.
@@ -391,6 +395,25 @@ impl Record {
         }
         self.state.spool.append(self.lane, row);
         kill_point(KillPoint::RowSpooled);
+    }
+}
+
+impl Record {
+    fn count_stages(&self) {
+        let events = self.state.metrics.lane(self.lane);
+        let (Timing { started, head_at, upstream, .. }, attempts) = (&self.timing, &self.attempts);
+        let now = Instant::now();
+        let (Some(first), Some(last)) = (attempts.first_started(), attempts.started()) else {
+            return events.stage(Stage::Prepare, now - *started);
+        };
+        events.stage(Stage::Prepare, first - *started);
+        if attempts.sent() > 1 {
+            events.stage(Stage::Failover, last - first);
+        }
+        if let (Some(head_at), Some(upstream)) = (head_at, upstream) {
+            events.stage(Stage::Upstream, *upstream);
+            events.stage(Stage::Response, now - *head_at);
+        }
     }
 }
 

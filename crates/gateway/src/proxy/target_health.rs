@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct TargetHealth {
     /// The number of tracked targets. Usually zero, which lets most requests skip the lock.
     tracked: AtomicUsize,
     targets: [Mutex<HashMap<u64, TrackedTarget>>; SHARDS],
+    /// How often a breaker opened.
+    opened: AtomicU64,
     sessions: Mutex<HashMap<u64, SessionPin>>,
 }
 
@@ -86,7 +88,13 @@ impl TargetHealth {
     }
 
     pub fn record_failure(&self, key: TargetKey<'_>, now: Timestamp) {
-        self.update(self.hash(key), true, now, |target| target.breaker.record(false, now.0));
+        self.update(self.hash(key), true, now, |target| {
+            let was_open = target.breaker.is_open();
+            target.breaker.record(false, now.0);
+            if !was_open && target.breaker.is_open() {
+                self.opened.fetch_add(1, Ordering::Relaxed);
+            }
+        });
     }
 
     /// The target rejected a request because of the request itself. That is not a success, but it ends a probe.
@@ -157,6 +165,23 @@ impl TargetHealth {
         }
     }
 
+    /// How often a breaker opened.
+    pub fn breakers_opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// The number of breakers that are closed, open and half open.
+    pub fn breaker_counts(&self) -> [u64; 3] {
+        let mut counts = [0; 3];
+        for shard in &self.targets {
+            for target in shard.lock().unwrap_or_else(PoisonError::into_inner).values() {
+                let state = usize::from(target.breaker.is_open()) + usize::from(target.breaker.is_probing());
+                counts[state] += 1;
+            }
+        }
+        counts
+    }
+
     /// Applies `change` to the tracked target. An untracked one is ignored unless `track` is set.
     fn update(&self, hash: u64, track: bool, now: Timestamp, change: impl FnOnce(&mut TrackedTarget)) {
         let mut shard = self.shard(hash);
@@ -209,6 +234,11 @@ mod tests {
         assert_eq!(health.permit(key(2, "openai", Some("m")), NOW), Permit::Allow);
         assert_eq!(health.permit(key(1, "openai", Some("n")), NOW), Permit::Allow);
         assert_eq!(health.permit(key(1, "groq", Some("m")), NOW), Permit::Allow);
+        assert_eq!((health.breaker_counts(), health.breakers_opened()), ([0, 1, 0], 1));
+        assert_eq!(health.permit(key(1, "openai", Some("m")), NOW.plus(60_000)), Permit::Probe);
+        assert_eq!(health.breaker_counts(), [0, 0, 1]);
+        health.record_success(key(1, "openai", Some("m")), NOW.plus(60_000), Duration::ZERO, true);
+        assert_eq!((health.breaker_counts(), health.breakers_opened()), ([1, 0, 0], 1));
     }
 
     #[test]

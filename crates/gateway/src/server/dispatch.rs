@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -17,13 +18,14 @@ use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
 use super::client::{REQUEST_ID, client_address, given_request_id, is_unknown_proxy};
-use super::errors::{denied_problem, render_problem, route_not_found};
+use super::errors::{auth_failure, denied_problem, render_problem, route_not_found};
 use super::guarded_body::GuardedBody;
 use super::worker::Handlers;
 use crate::app::App;
 use crate::audit::AuditContext;
 use crate::auth::Identity;
 use crate::memory::RequestMemory;
+use crate::metrics::events::{Stage, Surface};
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::headers::PROVIDER;
 use crate::proxy::{Proxy, Worker};
@@ -53,13 +55,22 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
     let is_api_path = api::is_api_path(path);
     let format = if is_proxied { ErrorFormat::Both } else { api::error_format_of(path) };
     let received = Received { request, peer, request_id: request_id.clone(), is_proxied };
+    let events = &app.proxy.metrics.events;
     // Boxed, because the future of a proxied request is large and would be moved with every future around it.
     let routed = Box::pin(route(dispatcher, received));
     let mut response = match catch_panic(&request_id, routed).await {
         // A response of a provider is forwarded unchanged, whatever its status.
         Ok(response) if is_proxied => response,
-        Ok(response) => render_problem(response, format),
-        Err(problem) => problem.render(format),
+        Ok(response) => {
+            if let Some(problem) = response.extensions().get::<Problem>() {
+                events.error(Surface::Api, problem.code);
+            }
+            render_problem(response, format)
+        }
+        Err(problem) => {
+            events.error(if is_proxied { Surface::Proxy } else { Surface::Api }, problem.code);
+            problem.render(format)
+        }
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
         response.headers_mut().insert(REQUEST_ID, request_id);
@@ -83,6 +94,7 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
     if console::is_console_path(path) {
         return console.respond(request.method(), request.uri(), request.headers());
     }
+    let began = Instant::now();
     let is_home = path == "/" && matches!(*request.method(), Method::GET | Method::HEAD);
     let mut identity = if is_home || api::is_public(path, app.services.config.public_docs) {
         None
@@ -90,6 +102,7 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
         Some(authenticate(app, &received).await?)
     };
     if let Some(identity) = identity.as_mut().filter(|_| received.is_proxied) {
+        app.proxy.metrics.lane(worker.lane).stage(Stage::Authenticate, began.elapsed());
         let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
         let memory = identity.org.memory.open();
         let counted = async {
@@ -122,7 +135,10 @@ async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {
     }
     let clock = &app.services.clock;
     let address = address_of(app, received.peer, headers);
-    access.authenticate(headers, address).await.map_err(|denied| denied_problem(denied, clock.now()))
+    access.authenticate(headers, address).await.map_err(|denied| {
+        app.proxy.metrics.events.auth_failure(auth_failure(denied));
+        denied_problem(denied, clock.now())
+    })
 }
 
 /// The address of the client. Warns once about a proxy that is not trusted, because the limits then meet all its

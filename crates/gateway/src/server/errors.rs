@@ -7,6 +7,7 @@ use http::{HeaderName, StatusCode};
 
 use crate::api;
 use crate::auth::Denied;
+use crate::metrics::events::AuthFailure;
 use crate::problem::{ErrorFormat, Problem};
 
 /// Renders the body of an error of the management API. Handlers return a response that has the problem as an extension;
@@ -28,6 +29,16 @@ pub fn render_problem(mut response: Response, format: ErrorFormat) -> Response {
         }
     }
     rendered
+}
+
+/// The reason as metrics name it.
+pub fn auth_failure(denied: Denied) -> AuthFailure {
+    match denied {
+        Denied::Missing => AuthFailure::Missing,
+        Denied::Invalid => AuthFailure::Invalid,
+        Denied::TooMany(_) => AuthFailure::Limited,
+        Denied::Unavailable => AuthFailure::Unavailable,
+    }
 }
 
 pub fn denied_problem(denied: Denied, now: Timestamp) -> Problem {

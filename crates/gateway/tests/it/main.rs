@@ -67,6 +67,7 @@ mod metrics;
 mod migrations;
 mod offboarding;
 mod operator;
+mod operator_metrics;
 mod org_deletion;
 mod orgs;
 mod otel;

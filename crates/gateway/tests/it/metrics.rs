@@ -60,6 +60,8 @@ on_both!(prometheus_gets_text, |app| async move {
         "gateway_latency_milliseconds{quantile=\"0.95\"} 500",
         "gateway_latency_milliseconds_sum 800",
         "gateway_latency_milliseconds_count 4",
+        "gateway_request_duration_seconds{quantile=\"0.95\"} 0.5",
+        "gateway_request_duration_seconds_sum 0.8",
     ] {
         assert!(plain.lines().any(|found| found == line), "{line} is not in\n{plain}");
     }
@@ -96,7 +98,7 @@ on_both!(the_private_listener_has_metrics_and_probes, |app| async move {
             chat(model).await;
         }
         let metrics = get("/metrics").await;
-        assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4"));
+        assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
         let text = metrics.text();
         for model in models() {
             let start = format!("gateway_requests_total{{provider=\"sandbox\",model=\"{model}\",");

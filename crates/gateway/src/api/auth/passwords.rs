@@ -18,6 +18,7 @@ use super::sessions::{self, SessionOrigin};
 use crate::app::App;
 use crate::auth::passwords::{PasswordError, hash_reset_token};
 use crate::cluster::invalidation::{self, Invalidation};
+use crate::metrics::events::AuthFailure;
 use crate::problem::{ApiResult, Problem};
 use crate::rate_limits::{KNOWN_ADDRESS_AGE, network};
 
@@ -41,7 +42,9 @@ pub(in crate::api) async fn verify_password(
     }
     let stored = user.map(|user| user.password_hash.clone());
     let result = app.passwords.verify(password, stored).await;
-    if result != Ok(false) {
+    if result == Ok(false) {
+        app.proxy.metrics.events.auth_failure(AuthFailure::WrongPassword);
+    } else {
         app.rate_limiter.forgive_account(email).await;
     }
     result.map_err(password_problem)

@@ -1,94 +1,100 @@
-//! An organization's metrics in OpenMetrics.
+//! An organization's metrics in the text formats of Prometheus.
 
-use std::fmt::Write as _;
-use std::sync::atomic::AtomicU64;
+use std::collections::BTreeMap;
 
 use gateway_core::totals::usd;
-use gateway_store::logs::ModelUsage;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 
 use super::OrgMetrics;
-use crate::metrics::{RequestLabels, TokenLabels, exposition};
+use crate::metrics::exposition::{Exposition, Format, Kind};
 
-const LATENCY: &str = "gateway_latency_milliseconds";
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VerdictLabels {
-    verdict: &'static str,
-}
-
-/// Counters by provider, model and status.
+/// Sums by provider, model and status.
 #[derive(Default)]
-struct UsageFamilies {
-    requests: Family<RequestLabels, Counter>,
-    errors: Family<RequestLabels, Counter>,
-    tokens: Family<TokenLabels, Counter>,
-    cost: Family<RequestLabels, Counter<f64, AtomicU64>>,
+struct Sums {
+    requests: i64,
+    errors: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+    cost: f64,
 }
+
+/// The name and the help of a counter, and how its value is written.
+type SumFamily = (&'static str, &'static str, fn(&Sums) -> String);
 
 impl OrgMetrics {
-    pub(super) fn open_metrics(&self) -> String {
-        let families = UsageFamilies::default();
-        for part in &self.usage {
-            families.add(part);
-        }
-        let verdicts: Family<VerdictLabels, Counter> = Family::default();
+    pub(super) fn text(&self, format: Format) -> String {
+        let mut out = Exposition::new(format);
+        self.write_usage(&mut out);
+        let mut family = out.family("gateway_eval_results", Kind::Counter, "Verdicts of evals.");
         for (verdict, number) in [("passed", self.verdicts.passed), ("failed", self.verdicts.failed)] {
-            verdicts.get_or_create(&VerdictLabels { verdict }).inc_by(count(number));
+            family.sample(&[("verdict", verdict)], number);
         }
-        let mut registry = Registry::default();
-        let UsageFamilies { requests, errors, tokens, cost } = families;
-        registry.register("gateway_requests", "Requests by provider, model and status", requests);
-        registry.register(
-            "gateway_errors",
-            "Requests that failed, before or after their status was sent",
-            errors,
-        );
-        registry.register("gateway_tokens", "Tokens by provider, model, status and kind", tokens);
-        registry.register("gateway_cost_usd", "Cost of requests whose model has a price", cost);
-        registry.register("gateway_eval_results", "Verdicts of evals", verdicts);
-        registry.register(
-            "gateway_uptime_seconds",
-            "How long this node has been running",
-            ConstGauge::new(self.uptime_seconds),
-        );
-        exposition::open_metrics(&registry, &self.latency_summary())
+        let help = "How long this node has been running.";
+        out.single("gateway_uptime_seconds", Kind::Gauge, help, self.uptime_seconds);
+        self.write_latency(&mut out);
+        out.finish()
     }
 
-    /// Summaries are not supported by `prometheus-client`.
-    fn latency_summary(&self) -> String {
+    fn write_usage(&self, out: &mut Exposition) {
+        let mut all: BTreeMap<(&str, &str, i64), Sums> = BTreeMap::new();
+        for part in &self.usage {
+            let model = part.model.as_deref().unwrap_or_default();
+            let sums = all.entry((&part.provider, model, part.status)).or_default();
+            sums.requests += part.totals.requests;
+            sums.errors += part.totals.errors;
+            sums.prompt_tokens += part.totals.prompt_tokens;
+            sums.completion_tokens += part.totals.completion_tokens;
+            sums.cost += usd(part.totals.cost);
+        }
+        let all: Vec<([(&str, String); 3], Sums)> = all
+            .into_iter()
+            .map(|((provider, model, status), sums)| {
+                let labels = [("provider", provider.to_owned()), ("model", model.to_owned())];
+                let [provider, model] = labels;
+                ([provider, model, ("status", status.to_string())], sums)
+            })
+            .collect();
+        let families: [SumFamily; 3] = [
+            ("gateway_requests", "Requests by provider, model and status.", |sums| sums.requests.to_string()),
+            ("gateway_errors", "Requests that failed, before or after their status was sent.", |sums| {
+                sums.errors.to_string()
+            }),
+            ("gateway_cost_usd", "Cost of requests whose model has a price.", |sums| sums.cost.to_string()),
+        ];
+        for (name, help, value) in families {
+            let mut family = out.family(name, Kind::Counter, help);
+            for (labels, sums) in &all {
+                family.sample(&labels.each_ref().map(|(name, value)| (*name, value.as_str())), value(sums));
+            }
+        }
+        let mut family =
+            out.family("gateway_tokens", Kind::Counter, "Tokens by provider, model, status and kind.");
+        for (labels, sums) in &all {
+            for (kind, number) in [("prompt", sums.prompt_tokens), ("completion", sums.completion_tokens)] {
+                let [provider, model, status] =
+                    labels.each_ref().map(|(name, value)| (*name, value.as_str()));
+                family.sample(&[provider, model, status, ("kind", kind)], number);
+            }
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "latencies in milliseconds")]
+    fn write_latency(&self, out: &mut Exposition) {
         let latencies = &self.total.latencies;
-        let mut text = format!("# HELP {LATENCY} Latency of requests.\n# TYPE {LATENCY} summary\n");
-        for share in [0.5, 0.95, 0.99] {
-            let value = latencies.percentile(share).map_or("NaN".into(), |value| value.to_string());
-            let _ = writeln!(text, "{LATENCY}{{quantile=\"{share}\"}} {value}");
-        }
-        let _ = writeln!(text, "{LATENCY}_sum {}\n{LATENCY}_count {}", latencies.sum, self.total.requests);
-        text
-    }
-}
-
-impl UsageFamilies {
-    fn add(&self, part: &ModelUsage) {
-        let model = part.model.clone().unwrap_or_default();
-        let status = u16::try_from(part.status).unwrap_or_default();
-        let labels = RequestLabels { provider: part.provider.clone(), model, status };
-        let totals = &part.totals;
-        self.requests.get_or_create(&labels).inc_by(count(totals.requests));
-        self.errors.get_or_create(&labels).inc_by(count(totals.errors));
-        self.cost.get_or_create(&labels).inc_by(usd(totals.cost));
-        for (kind, number) in [("prompt", totals.prompt_tokens), ("completion", totals.completion_tokens)] {
-            let RequestLabels { provider, model, status } = labels.clone();
-            let labels = TokenLabels { provider, model, status, kind };
-            self.tokens.get_or_create(&labels).inc_by(count(number));
+        for (name, unit, help) in [
+            ("gateway_request_duration_seconds", 1_000.0, "Duration of requests."),
+            (
+                "gateway_latency_milliseconds",
+                1.0,
+                "Deprecated, use gateway_request_duration_seconds. Latency of requests.",
+            ),
+        ] {
+            let mut family = out.family(name, Kind::Summary, help);
+            for (share, label) in [(0.5, "0.5"), (0.95, "0.95"), (0.99, "0.99")] {
+                let value = latencies.percentile(share).map_or(f64::NAN, |value| value as f64 / unit);
+                family.sample(&[("quantile", label)], value);
+            }
+            family.part("_sum", latencies.sum as f64 / unit);
+            family.part("_count", self.total.requests);
         }
     }
-}
-
-fn count(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

@@ -16,7 +16,8 @@ pub(super) struct AttemptLog {
     target: Arc<Target>,
     model: Option<String>,
     list: Vec<LoggedAttempt>,
-    /// When the latest attempt started.
+    /// When the first and the latest attempt started.
+    first_started: Option<Instant>,
     started: Option<Instant>,
     /// The latest attempt has not ended yet.
     is_open: bool,
@@ -30,6 +31,7 @@ impl AttemptLog {
             target: Arc::clone(&first.provider),
             model: first.model.as_deref().map(truncated),
             list: Vec::new(),
+            first_started: None,
             started: None,
             is_open: false,
             sent: 0,
@@ -61,12 +63,18 @@ impl AttemptLog {
         self.started
     }
 
+    pub fn first_started(&self) -> Option<Instant> {
+        self.first_started
+    }
+
     pub fn sent(&self) -> usize {
         self.sent
     }
 
     pub fn start(&mut self, target: &RouteTarget, request_started: Instant) {
-        self.started = Some(Instant::now());
+        let now = Instant::now();
+        self.started = Some(now);
+        self.first_started.get_or_insert(now);
         self.is_open = true;
         self.sent += 1;
         self.target = Arc::clone(&target.provider);

@@ -10,13 +10,15 @@ pub(super) struct Timing {
     pub started: Instant,
     /// From the start of the latest attempt to the head of the response.
     pub upstream: Option<Duration>,
+    /// When the head of the response arrived.
+    pub head_at: Option<Instant>,
     /// From the start of the request to the first byte of the body.
     pub ttft_ms: Option<i64>,
 }
 
 impl Timing {
     pub fn new(created_at: Timestamp, started: Instant) -> Self {
-        Self { created_at, started, upstream: None, ttft_ms: None }
+        Self { created_at, started, upstream: None, head_at: None, ttft_ms: None }
     }
 
     /// The `Server-Timing` header: time spent in the gateway and at the provider until the head of the response.
