@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test fuzz torture lint bench soak siege mutants clean-services
+.PHONY: help run build console test fuzz torture lint audit dist bench soak siege mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -12,7 +12,7 @@ run: build ## Build the release binary and serve on 127.0.0.1:8080, data in ./da
 	@exec $(TARGET_DIR)/release/gateway serve
 
 build: console ## Build the release binary with the web console in it
-	$(CARGO) build --release -p gateway
+	$(CARGO) build --locked --release -p gateway
 
 console: ## Build the web console; needs Node.js 20, and is left out without it
 	@scripts/console build
@@ -32,6 +32,12 @@ lint: ## Check formatting, lints and the walls between the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	@scripts/check-walls
+
+audit: ## Check dependencies: licences, known vulnerabilities, sources; needs cargo-deny, and says what it cannot check
+	@scripts/audit
+
+dist: build ## Pack the release into dist/ with its bill of materials (CycloneDX) and checksums
+	@GATEWAY_BINARY=$(TARGET_DIR)/release/gateway scripts/dist
 
 bench: ## Measure the release binary beside nginx
 	$(CARGO) run --release -p gateway-bench
