@@ -55,6 +55,8 @@ pub struct OrgSettings {
     pub auditors: Vec<UserId>,
     /// Whose reads of stored conversations and of the audit log are recorded in it.
     pub audit_reads: AuditReads,
+    /// Days after which audit entries are removed.
+    pub audit_retention_days: u32,
 }
 
 /// Whose reads are recorded in the audit log.
@@ -75,6 +77,7 @@ impl Default for OrgSettings {
             log_retention_days: None,
             auditors: Vec::new(),
             audit_reads: AuditReads::default(),
+            audit_retention_days: 365,
         }
     }
 }

@@ -22,18 +22,30 @@ pub const EVENT_TYPES: [&str; 10] = [
     "app.delete",
 ];
 
+/// Types that a webhook receives only if it names them.
+pub const NAMED_EVENT_TYPES: [&str; 1] = ["audit.checkpoint"];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     KeyCreate(KeyEventData),
     KeyRevoke(KeyEventData),
-    KeyRotate { key_id: KeyId, new_key_id: KeyId, overlap_hours: i64 },
+    KeyRotate {
+        key_id: KeyId,
+        new_key_id: KeyId,
+        overlap_hours: i64,
+    },
     UserInvite(UserEventData),
-    UserRoleChange { user: UserEventData, previous_role: Role },
+    UserRoleChange {
+        user: UserEventData,
+        previous_role: Role,
+    },
     UserRemove(UserEventData),
     AppCreate(AppEventData),
     AppDelete(AppEventData),
     BudgetWarning(BudgetEventData),
     BudgetExceeded(BudgetEventData),
+    /// A signed checkpoint of the audit log.
+    AuditCheckpoint(Value),
 }
 
 /// `actor` is the id of the user or key that made the change.
@@ -85,7 +97,14 @@ impl Event {
             Event::AppDelete(_) => "app.delete",
             Event::BudgetWarning(_) => "budget.warning",
             Event::BudgetExceeded(_) => "budget.exceeded",
+            Event::AuditCheckpoint(_) => "audit.checkpoint",
         }
+    }
+
+    /// Whether a webhook with these types receives it. An empty list stands for the types of `EVENT_TYPES`.
+    pub fn is_wanted(&self, types: &[String]) -> bool {
+        let is_named = types.iter().any(|kind| kind == self.kind());
+        is_named || (types.is_empty() && EVENT_TYPES.contains(&self.kind()))
     }
 
     /// The `data` of the delivered payload.
@@ -99,6 +118,7 @@ impl Event {
                 json!({"key_id": key_id, "new_key_id": new_key_id, "overlap_hours": overlap_hours})
             }
             Event::UserInvite(user) | Event::UserRemove(user) => user_data(user),
+            Event::AuditCheckpoint(signed) => signed.clone(),
             Event::UserRoleChange { user, previous_role } => {
                 let mut data = user_data(user);
                 data["previous_role"] = json!(previous_role);

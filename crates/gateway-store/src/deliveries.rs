@@ -91,8 +91,7 @@ pub(crate) async fn fan_out(
         .await?;
     for row in &rows {
         let types: Vec<String> = row.json("events")?;
-        let subscribes = types.is_empty() || types.iter().any(|kind| kind == event.kind());
-        if subscribes && row.get::<Plan>("plan")?.includes(Entitlement::Webhooks) {
+        if event.is_wanted(&types) && row.get::<Plan>("plan")?.includes(Entitlement::Webhooks) {
             let webhook_id = row.get("id")?;
             let new = NewDelivery {
                 id: delivery_id(id, webhook_id),

@@ -2,7 +2,6 @@
 //! one, each only if it is still what was read: a change at the same time wins, and an interrupted run is continued by
 //! the next one.
 
-use gateway_core::ids::OrgId;
 use sqlx::AssertSqlSafe;
 
 use crate::faults::{KillPoint, kill_point};
@@ -15,28 +14,31 @@ use crate::{Db, StoreError};
 pub struct SealedColumn {
     pub part: Part,
     pub table: &'static str,
+    /// The organization of a row, or the name of the installation.
+    org: &'static str,
     /// Identifies a row within its organization.
     key: &'static str,
     pub column: &'static str,
 }
 
 const fn column(part: Part, table: &'static str, key: &'static str, column: &'static str) -> SealedColumn {
-    SealedColumn { part, table, key, column }
+    SealedColumn { part, table, org: "org_id", key, column }
 }
 
-pub const SEALED_COLUMNS: [SealedColumn; 7] = [
+pub const SEALED_COLUMNS: [SealedColumn; 8] = [
     column(Part::State, "provider_credentials", "name", "api_key"),
     column(Part::State, "provider_credentials", "name", "api_keys"),
     column(Part::State, "provider_credentials", "name", "headers"),
     column(Part::State, "webhooks", "id", "secret"),
     column(Part::State, "webhooks", "id", "previous_secret"),
+    SealedColumn { part: Part::State, table: "audit_keys", org: "'system'", key: "id", column: "sealed" },
     column(Part::Logs, "exports", "id", "headers"),
     column(Part::Logs, "exports", "id", "secret"),
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedValue {
-    pub org: OrgId,
+    pub org: String,
     /// The name or id of the row.
     pub row: String,
     pub value: String,
@@ -49,12 +51,12 @@ pub async fn list_after(
     after: Option<&SealedValue>,
     limit: i64,
 ) -> Result<Vec<SealedValue>, StoreError> {
-    let SealedColumn { table, key, column, .. } = column;
+    let SealedColumn { table, org, key, column, .. } = column;
     let sql = format!(
-        "SELECT org_id, {key} AS row_key, {column} AS value FROM {table} WHERE {column} IS NOT NULL \
-         AND (org_id > $1 OR (org_id = $1 AND {key} > $2)) ORDER BY org_id, {key} LIMIT $3"
+        "SELECT {org} AS org_id, {key} AS row_key, {column} AS value FROM {table} WHERE {column} IS NOT NULL \
+         AND ({org} > $1 OR ({org} = $1 AND {key} > $2)) ORDER BY 1, {key} LIMIT $3"
     );
-    let (org, row) = after.map_or_else(Default::default, |last| (last.org.to_string(), last.row.clone()));
+    let (org, row) = after.map_or_else(Default::default, |last| (last.org.clone(), last.row.clone()));
     let rows = db.all(AssertSqlSafe(sql), args![org, row, limit]).await?;
     rows.iter()
         .map(|row| {
@@ -70,9 +72,9 @@ pub async fn replace(
     old: &SealedValue,
     new: String,
 ) -> Result<bool, StoreError> {
-    let SealedColumn { table, key, column, .. } = column;
-    let sql = format!("UPDATE {table} SET {column} = $1 WHERE org_id = $2 AND {key} = $3 AND {column} = $4");
-    let args = args![new, old.org, old.row.clone(), old.value.clone()];
+    let SealedColumn { table, org, key, column, .. } = column;
+    let sql = format!("UPDATE {table} SET {column} = $1 WHERE {org} = $2 AND {key} = $3 AND {column} = $4");
+    let args = args![new, old.org.clone(), old.row.clone(), old.value.clone()];
     let replaced = db.exec(AssertSqlSafe(sql), args).await? == 1;
     kill_point(KillPoint::SecretReplaced);
     Ok(replaced)

@@ -28,6 +28,8 @@ pub struct Tx {
     write_lock: Option<OwnedMutexGuard<()>>,
     /// Audit entries of the change, which `commit` appends.
     entries: Vec<Draft>,
+    /// How many of them were appended.
+    appended: u64,
     pub(crate) faults: Faults,
 }
 
@@ -51,6 +53,7 @@ impl Tx {
             state: State::Unknown,
             write_lock,
             entries: Vec::new(),
+            appended: 0,
             faults: Faults::default(),
         };
         tx.connection()?.control(sql).await?;
@@ -120,6 +123,7 @@ impl Tx {
     }
 
     pub(crate) fn take_entries(&mut self) -> Vec<Draft> {
+        self.appended += self.entries.len() as u64;
         std::mem::take(&mut self.entries)
     }
 
@@ -132,6 +136,7 @@ impl Tx {
         if committed.is_ok() {
             // Back to the pool.
             self.connection = None;
+            audit::count_written(self.appended);
         }
         outcome.of_commit(committed)
     }

@@ -109,6 +109,8 @@ async fn node_state(app: &App) -> NodeState {
         breakers_opened: proxy.health.breakers_opened(),
         compute: services.compute.stats(),
         queries: app.shares.queries.stats(),
+        audit_entries: gateway_store::audit::written(),
+        audit_checkpoint_age: app.audit.seconds_since_pass(),
         database_waits: vec![
             ("state", services.db.waits()),
             ("authentication", services.db_authentication.waits()),

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod operator;
+
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,25 +10,16 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
-use gateway_core::accounts::normalise_email;
-use gateway_core::audit::{Actor, Chain, Draft, Outcome, Target};
-use gateway_core::ids::AuditId;
-use gateway_core::time::HOUR;
-use gateway_store::cluster::invalidations::{self, Invalidation};
-use gateway_store::{Db, Part, StoreError, accounts, orgs, sign_ins};
+use gateway_store::{Db, StoreError};
 use secrecy::ExposeSecret;
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use uuid::{NoContext, Uuid};
 
-use crate::app::{App, open_vault};
-use crate::auth::passwords::new_reset_token;
+use crate::app::App;
 use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
-use crate::rotate_master_key::Rotation;
 use crate::server::{self, Server};
-use crate::services::{StartError, migrate_all};
-use crate::{admin, api, data_dir, exposure, rotate_master_key, telemetry};
+use crate::services::StartError;
+use crate::{admin, api, audit, data_dir, exposure, telemetry};
 
 #[derive(Parser)]
 #[command(
@@ -61,6 +54,22 @@ enum Command {
     Openapi,
     /// Print the version
     Version,
+    /// Check an exported audit log
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum AuditCommand {
+    /// Check the chain of an export in JSON lines, without a server; exit status 1 if it is not intact
+    Verify {
+        file: PathBuf,
+        /// The public key of the manifest's key_id, from GET /api/v1/audit/keys
+        #[arg(long)]
+        key: Option<String>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -74,6 +83,8 @@ enum AdminCommand {
     },
     /// Encrypt all stored secrets with GATEWAY_MASTER_KEY; the earlier keys are in GATEWAY_MASTER_KEYS_ACCEPTED
     RotateMasterKey,
+    /// Sign the checkpoints of audit logs with a new key; the public keys of earlier ones stay listed
+    RotateAuditKey,
     /// Print a one-time token with which a user sets a new password within an hour
     ResetPassword {
         /// The user's email address
@@ -130,6 +141,11 @@ fn execute(cli: Cli) -> Result<(), Failure> {
     let started = Instant::now();
     match cli.command {
         Command::Version => print_line(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
+        Command::Audit { command: AuditCommand::Verify { file, key } } => {
+            let opened = std::fs::File::open(&file)
+                .map_err(|error| Failure::Other(format!("cannot open {}: {error}", file.display())))?;
+            print_line(&audit::offline::verify(opened, key.as_deref()).map_err(Failure::Other)?);
+        }
         Command::Openapi => print_line(api::openapi::yaml().trim_end()),
         Command::Config => {
             let values = config::load_raw(cli.config.as_deref())?;
@@ -148,13 +164,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         }
         Command::Migrate => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
-            runtime()?.block_on(async {
-                let db = open(&config).await?;
-                migrate_all(&db, Clock::default().now()).await?.close().await;
-                db.close().await;
-                Ok::<_, Failure>(())
-            })?;
-            let (state, logs) = (Part::State.version(), Part::Logs.version());
+            let (state, logs) = runtime()?.block_on(operator::migrate(&config))?;
             print_line(&format!("the schema is up to date (state version {state}, logs version {logs})"));
         }
         Command::Admin { command: AdminCommand::SetPlan { slug, plan } } => {
@@ -162,13 +172,13 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             let plan: Plan = plan.parse().map_err(|_| {
                 ConfigError(format!("unknown plan '{plan}': expected free, pro or enterprise"))
             })?;
-            runtime()?.block_on(set_plan(&config, &slug, plan))?;
+            runtime()?.block_on(operator::set_plan(&config, &slug, plan))?;
             print_line(&format!("{slug} is now on the {plan} plan"));
         }
         Command::Admin { command: AdminCommand::RotateMasterKey } => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
             telemetry::init(config.log_level);
-            let rotation = runtime()?.block_on(rotate_master_key(&config))?;
+            let rotation = runtime()?.block_on(operator::rotate_master_key(&config))?;
             print_line(&format!(
                 "{} secrets were encrypted with the current master key, {} were already",
                 rotation.rotated, rotation.current
@@ -181,9 +191,14 @@ fn execute(cli: Cli) -> Result<(), Failure> {
                 )));
             }
         }
+        Command::Admin { command: AdminCommand::RotateAuditKey } => {
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let id = runtime()?.block_on(operator::rotate_audit_key(&config))?;
+            print_line(&format!("checkpoints of audit logs are signed with the key {id} from now on"));
+        }
         Command::Admin { command: AdminCommand::ResetPassword { email } } => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
-            print_line(&runtime()?.block_on(reset_password(&config, &email))?);
+            print_line(&runtime()?.block_on(operator::reset_password(&config, &email))?);
             let _ = writeln!(
                 std::io::stderr(),
                 "valid for one hour and one use: open /console/reset/TOKEN, or send \
@@ -241,84 +256,6 @@ fn log_ready(app: &App, url: &str, took: Duration) {
              \"org_slug\":\"demo\"}}'\n"
         );
     }
-}
-
-async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure> {
-    let db = open(config).await?;
-    db.migrate(Part::State, Clock::default().now()).await?;
-    let mut tx = db.begin().await?;
-    let changed = orgs::set_plan(&mut tx, slug, plan, Clock::default().now()).await?;
-    if let Some(org) = changed {
-        invalidations::record(&mut tx, &Invalidation::OrgAll(org)).await?;
-        // The organization sees who changed its plan, and the installation what its operator did.
-        for (chain, action) in [(Chain::Org(org), "org.plan"), (Chain::System, "operator.set_plan")] {
-            let target =
-                Target { kind: "org".into(), id: Some(org.to_string()), name: Some(slug.to_owned()) };
-            tx.record(operator_entry(chain, action, target).created(&json!({"plan": plan})));
-        }
-    }
-    tx.commit().await?;
-    db.close().await;
-    changed
-        .map(|_| ())
-        .ok_or_else(|| Failure::Other(format!("there is no organization with the slug '{slug}'")))
-}
-
-fn operator_entry(chain: Chain, action: &str, target: Target) -> Draft {
-    let at = Clock::default().now();
-    let seconds = u64::try_from(at.unix_seconds()).unwrap_or(0);
-    Draft {
-        chain,
-        id: AuditId(Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, seconds, 0))),
-        at,
-        node: 0,
-        actor: Actor::OPERATOR,
-        action: action.to_owned(),
-        target,
-        outcome: Outcome::Success,
-        status: None,
-        changes: Vec::new(),
-        reason: None,
-        request_id: None,
-        ip: None,
-        user_agent: None,
-    }
-}
-
-async fn rotate_master_key(config: &Config) -> Result<Rotation, Failure> {
-    let vault = open_vault(config)?;
-    let db = open(config).await?;
-    let logs = migrate_all(&db, Clock::default().now()).await?;
-    let rotation = rotate_master_key::run(&db, &logs, &vault).await?;
-    let target = Target { kind: "master_key".into(), id: None, name: None };
-    let mut tx = db.begin().await?;
-    tx.record(operator_entry(Chain::System, "operator.rotate_master_key", target));
-    tx.commit().await?;
-    logs.close().await;
-    db.close().await;
-    Ok(rotation)
-}
-
-/// Stores the hash of a new token for a password reset and returns the token.
-async fn reset_password(config: &Config, email: &str) -> Result<String, Failure> {
-    let unknown = || Failure::Other(format!("there is no account with the email '{email}'"));
-    let normalised = normalise_email(email).map_err(|_| unknown())?;
-    let (token, hash) =
-        new_reset_token().ok_or_else(|| Failure::Other("the system has no random numbers".into()))?;
-    let db = open(config).await?;
-    let now = Clock::default().now();
-    db.migrate(Part::State, now).await?;
-    let user = accounts::find_by_email(&db, &normalised).await?;
-    if let Some(user) = &user {
-        let mut tx = db.begin().await?;
-        sign_ins::insert_reset(&mut tx, user.id, &hash, now.plus(HOUR)).await?;
-        let target =
-            Target { kind: "user".into(), id: Some(user.id.to_string()), name: Some(user.email.clone()) };
-        tx.record(operator_entry(Chain::System, "operator.reset_password", target));
-        tx.commit().await?;
-    }
-    db.close().await;
-    user.map(|_| token).ok_or_else(unknown)
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {

@@ -5,6 +5,7 @@ use gateway_store::providers::ApiKey;
 use gateway_store::sealed::{self, SEALED_COLUMNS, SealedColumn, SealedValue};
 use gateway_store::{Db, Part, StoreError};
 
+use crate::audit::signing::key_context;
 use crate::vault::{Vault, VaultError, encryption_context};
 
 const PAGE: i64 = 100;
@@ -64,7 +65,7 @@ async fn rotate(
 
 /// The stored text with its secrets sealed with the current key. `None` if they are already.
 fn reseal(column: SealedColumn, vault: &Vault, stored: &SealedValue) -> Result<Option<String>, VaultError> {
-    let context = |column: &str| encryption_context(stored.org, &stored.row, column);
+    let context = |column: &str| encryption_context(&stored.org, &stored.row, column);
     match (column.table, column.column) {
         ("provider_credentials", "api_keys") => {
             let mut keys: Vec<ApiKey> = serde_json::from_str(&stored.value).map_err(|_| VaultError)?;
@@ -81,11 +82,12 @@ fn reseal(column: SealedColumn, vault: &Vault, stored: &SealedValue) -> Result<O
         // The previous secret of a webhook keeps the context that it had as the current one.
         ("webhooks", _) => {
             let owner = format!("webhook/{}", stored.row);
-            vault.reseal(&encryption_context(stored.org, &owner, "secret"), &stored.value)
+            vault.reseal(&encryption_context(&stored.org, &owner, "secret"), &stored.value)
         }
+        ("audit_keys", _) => vault.reseal(&key_context(&stored.row), &stored.value),
         (_, name) => {
             let owner = format!("export/{}", stored.row);
-            vault.reseal(&encryption_context(stored.org, &owner, name), &stored.value)
+            vault.reseal(&encryption_context(&stored.org, &owner, name), &stored.value)
         }
     }
 }

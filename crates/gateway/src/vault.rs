@@ -1,11 +1,12 @@
 //! Encryption of secrets at rest: AES-256-GCM with the master key. A secret is bound to its encryption context
 //! (organization, row, column), so that a sealed value copied elsewhere cannot be opened.
 
+use std::fmt::Display;
+
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
-use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -130,8 +131,8 @@ fn open_with(key: &RandomizedNonceKey, context: &str, mut sealed: Vec<u8>) -> Re
     Ok(body)
 }
 
-/// The encryption context of a tenant's secret.
-pub fn encryption_context(org: OrgId, owner: &str, column: &str) -> String {
+/// The encryption context of a secret of an organization, or of the installation.
+pub fn encryption_context(org: impl Display, owner: &str, column: &str) -> String {
     format!("{org}/{owner}/{column}")
 }
 

@@ -75,12 +75,21 @@ fn format_number(number: &Number) -> String {
     format_double(number.as_f64().unwrap_or(0.0))
 }
 
+/// The shortest digits that give back the value. If several are equally short, those nearest to it, and of two equally
+/// near ones the even one, which the formatter alone does not promise.
+fn shortest(value: f64) -> String {
+    let short = format!("{value:e}");
+    let digits = short.split('e').next().map_or(0, |mantissa| mantissa.len().saturating_sub(2));
+    let nearest = format!("{value:.digits$e}");
+    if nearest.parse() == Ok(value) { nearest } else { short }
+}
+
 /// A double as ECMAScript prints it: the shortest digits that give back the value.
 fn format_double(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    let scientific = format!("{:e}", value.abs());
+    let scientific = shortest(value.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let exponent: i32 = exponent.parse().unwrap_or(0);

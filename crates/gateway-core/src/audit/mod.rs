@@ -4,6 +4,8 @@
 pub mod canonical;
 pub mod chain;
 pub mod changes;
+pub mod checkpoint;
+pub mod formats;
 pub mod routes;
 
 use std::fmt;

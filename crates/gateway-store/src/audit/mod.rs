@@ -1,11 +1,18 @@
 //! The audit log: entries are appended in the transaction of the change, one chain per organization. The head of a chain
 //! is locked last and only until the commit, so that organizations do not wait for each other.
 
+mod checkpoints;
 mod partitions;
 mod read;
 
+pub use checkpoints::{
+    ChainState, Kind, StoredKey, checkpoints_after, contradicted, insert as insert_checkpoint, insert_key,
+    keys, latest, removable, remove, start, states,
+};
 pub use partitions::ensure_partitions;
-pub use read::{Filter, Stored, find, last_seq, list, position, since, verify_page};
+pub use read::{Filter, Stored, find, first_since, last_seq, list, position, since, verify_page};
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gateway_core::audit::chain::{entry_hash, genesis};
 use gateway_core::audit::{ActorType, Chain, Draft};
@@ -32,6 +39,17 @@ impl Head {
     fn from_row(row: &Row) -> Result<Self, StoreError> {
         Ok(Self { seq: row.get("seq")?, hash: row.get("hash")?, at: row.get("at")? })
     }
+}
+
+/// Entries that this process has written.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+pub fn written() -> u64 {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
+pub(crate) fn count_written(entries: u64) {
+    WRITTEN.fetch_add(entries, Ordering::Relaxed);
 }
 
 /// Appends the recorded entries of a transaction, and returns the new heads. Nothing else may be locked after it.
@@ -160,6 +178,7 @@ pub async fn purge(db: &Db, chain: Chain) -> Result<bool, StoreError> {
         )
         .await?;
     if deleted == 0 {
+        tx.exec("DELETE FROM audit_checkpoints WHERE org_id = $1", args![chain]).await?;
         tx.exec("DELETE FROM audit_heads WHERE org_id = $1", args![chain]).await?;
     }
     tx.commit().await?;

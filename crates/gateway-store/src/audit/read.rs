@@ -130,6 +130,12 @@ pub async fn last_seq(db: &Db, chain: Chain) -> Result<i64, StoreError> {
     db.opt(sql, args![chain]).await?.map_or(Ok(0), |row| row.get("seq"))
 }
 
+/// The number of the first entry that was written at a time or later.
+pub async fn first_since(db: &Db, chain: Chain, at: Timestamp) -> Result<Option<i64>, StoreError> {
+    let sql = "SELECT seq FROM audit_entries WHERE org_id = $1 AND at >= $2 ORDER BY seq LIMIT 1";
+    db.opt(sql, args![chain, at]).await?.map(|row| row.get("seq")).transpose()
+}
+
 /// The position after an entry; `None` if the entry is missing.
 pub async fn position(db: &Db, chain: Chain, seq: i64) -> Result<Option<Position>, StoreError> {
     let sql = "SELECT hash FROM audit_entries WHERE org_id = $1 AND seq = $2";
@@ -151,7 +157,17 @@ pub async fn verify_page(
          ORDER BY seq LIMIT $4"
     );
     let rows = db.all(AssertSqlSafe(sql), args![chain, position.seq, upto, limit]).await?;
-    for row in &rows {
+    let mut moved = position.clone();
+    // Parsing and hashing a page takes milliseconds.
+    let checking =
+        tokio::task::spawn_blocking(move || check_rows(&rows, &mut moved).map(|found| (found, moved)));
+    let (found, moved) = checking.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?;
+    *position = moved;
+    Ok(found)
+}
+
+fn check_rows(rows: &[Row], position: &mut Position) -> Result<Result<i64, BadEntry>, StoreError> {
+    for row in rows {
         let (seq, body, hash): (i64, String, String) = (row.get("seq")?, row.get("body")?, row.get("hash")?);
         let Ok(entry) = serde_json::from_str::<Entry>(&body) else {
             return Ok(Err(BadEntry { seq, why: Flaw::Hash }));

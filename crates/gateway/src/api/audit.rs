@@ -1,5 +1,6 @@
 //! Reading the audit log: lists, single entries, the live stream, and verification of the chain.
 
+mod export;
 mod stream;
 mod verify;
 
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, State};
 use gateway_core::access::Role;
+use gateway_core::audit::checkpoint::SignedCheckpoint;
 use gateway_core::audit::{Chain, Entry, Outcome, Target};
 use gateway_core::ids::{AuditId, OrgId};
 use gateway_core::time::Timestamp;
@@ -16,8 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::audited::AuditedRead;
-use super::caller::{AppState, InOrg, Viewer, require_role};
-use super::extract::{PagedQuery, PathParam};
+use super::caller::{AppState, Caller, InOrg, Viewer, require_role};
+use super::extract::{PagedQuery, PathParam, QueryParams};
 use super::openapi::{Area, Operation, OperationInput};
 use super::page;
 use super::response::Json;
@@ -28,6 +30,9 @@ use crate::problem::{ApiResult, Problem};
 pub fn area() -> Area {
     Area::new("audit", "The audit log: who changed what, in a chain of hashes that shows tampering.")
         .get("/orgs/{orgId}/audit", list, "List the entries, newest first")
+        .get("/orgs/{orgId}/audit/export", export::export, "Export the entries as a file, oldest first")
+        .get("/orgs/{orgId}/audit/checkpoints", checkpoints, "List the signed checkpoints, oldest first")
+        .get("/audit/keys", keys, "List the public keys that sign checkpoints, also old ones")
         .get("/orgs/{orgId}/audit/head", head, "Get the number and the hash of the last entry")
         .get("/orgs/{orgId}/audit/stream", stream::follow, "Follow new entries as server-sent events")
         .post("/orgs/{orgId}/audit/verify", verify::verify, "Verify the chain; one verification at a time")
@@ -80,9 +85,9 @@ impl Auditor {
     }
 
     /// Records that the log was read, if the organization wants it.
-    fn record_read(&self, app: &App) {
+    fn record_read(&self, app: &App, action: &str) {
         let target = Target { kind: "audit".into(), id: Some(self.org().to_string()), name: None };
-        self.read.record(app, &self.identity, "audit.read", target);
+        self.read.record(app, &self.identity, action, target);
     }
 }
 
@@ -142,7 +147,7 @@ async fn list(
     let page = page.numeric_page()?;
     let found = audit::list(&app.services.db, auditor.chain(), &params.filter(), &page).await?;
     if page.before.is_none() {
-        auditor.record_read(&app);
+        auditor.record_read(&app, "audit.read");
     }
     let (entries, next_cursor) = page::into_views(found);
     Ok(Json(EntryList { entries, next_cursor }))
@@ -174,4 +179,55 @@ impl From<audit::Head> for HeadView {
 async fn head(State(app): AppState, auditor: Auditor) -> ApiResult<Json<HeadView>> {
     let head = audit::head(&app.services.db, auditor.chain()).await?;
     head.map(|head| Json(head.into())).ok_or_else(Problem::not_found)
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AuditKey")]
+struct KeyView {
+    id: String,
+    algorithm: &'static str,
+    /// Base64 of the 32 bytes.
+    public_key: String,
+    created_at: Timestamp,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AuditKeyList {
+    keys: Vec<KeyView>,
+}
+
+async fn keys(State(app): AppState, _: Caller<Viewer>) -> ApiResult<Json<AuditKeyList>> {
+    let view = |audit::StoredKey { id, public_key, created_at, sealed: _ }| KeyView {
+        id,
+        algorithm: "Ed25519",
+        public_key,
+        created_at,
+    };
+    let keys = audit::keys(&app.services.db).await?;
+    Ok(Json(AuditKeyList { keys: keys.into_iter().map(view).collect() }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct CheckpointParams {
+    /// Only checkpoints of later entries.
+    after_seq: Option<i64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CheckpointList {
+    /// At most 200; go on with the `seq` of the last one as `after_seq`.
+    checkpoints: Vec<SignedCheckpoint>,
+    /// The last entry that retention removed.
+    anchor: Option<SignedCheckpoint>,
+}
+
+async fn checkpoints(
+    State(app): AppState,
+    auditor: Auditor,
+    QueryParams(params): QueryParams<CheckpointParams>,
+) -> ApiResult<Json<CheckpointList>> {
+    let (db, after) = (&app.services.db, params.after_seq.unwrap_or(0));
+    let checkpoints = audit::checkpoints_after(db, auditor.chain(), after, page::MAX_LIMIT).await?;
+    let anchor = audit::latest(db, auditor.chain(), audit::Kind::Anchor).await?;
+    Ok(Json(CheckpointList { checkpoints, anchor }))
 }

@@ -26,6 +26,8 @@ use crate::jobs::purge_orgs;
 use crate::problem::{ApiResult, Problem};
 
 const MAX_AUDITORS: usize = 100;
+/// Days that an organization may keep its audit log.
+const AUDIT_RETENTION: std::ops::RangeInclusive<u32> = 30..=3650;
 
 pub fn area() -> Area {
     Area::new("orgs", "Organizations, the tenants that own all other resources.")
@@ -129,6 +131,8 @@ struct SettingsChange {
     /// Replaces the whole list. Members who may read the audit log besides admins, at most 100.
     auditors: Option<Vec<UserId>>,
     audit_reads: Option<AuditReads>,
+    #[schemars(range(min = 30, max = 3650))]
+    audit_retention_days: Option<u32>,
 }
 
 async fn update(
@@ -188,6 +192,12 @@ async fn check_auditors(tx: &mut Tx, org: OrgId, auditors: &[UserId]) -> ApiResu
 fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     settings.audit_reads = change.audit_reads.unwrap_or(settings.audit_reads);
+    if let Some(days) = change.audit_retention_days {
+        if !AUDIT_RETENTION.contains(&days) {
+            return Err(Problem::field("settings.audit_retention_days", "must be between 30 and 3650"));
+        }
+        settings.audit_retention_days = days;
+    }
     if let Some(auditors) = &change.auditors {
         if auditors.len() > MAX_AUDITORS {
             let why = format!("must have at most {MAX_AUDITORS} members");

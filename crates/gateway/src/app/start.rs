@@ -177,6 +177,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
         tasks.spawn(Arc::clone(&app.rate_limiter).run());
     }
     tasks.spawn(Arc::clone(&app.audit).run());
+    tasks.spawn(Arc::clone(&app.audit).maintain());
     tasks.spawn(housekeeping(Arc::clone(app)));
     let writer = LogWriter {
         services: Arc::clone(&app.services),

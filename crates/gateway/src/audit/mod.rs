@@ -1,8 +1,12 @@
 //! The audit log: what a request says about its entry (`context`), and the queue of entries that belong to no
-//! transaction (`queue`). Entries of changes are written by the transaction of the change (`gateway_store::audit`).
+//! transaction (`queue`), checkpoints and retention (`maintenance`,
+//! `signing`) and the verification of an exported file (`offline`). Entries of changes are written by the transaction of the change (`gateway_store::audit`).
 
 pub mod context;
+pub mod maintenance;
+pub mod offline;
 pub mod queue;
+pub mod signing;
 
 pub use context::AuditContext;
 pub use queue::AuditQueue;

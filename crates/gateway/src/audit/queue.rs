@@ -2,11 +2,12 @@
 //! response. Of one organization and action at most a hundred are written in a minute; one entry counts the others.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway_core::audit::{Chain, Draft, Target};
-use gateway_core::ids::{KeyId, OrgId};
+use gateway_core::ids::OrgId;
 use gateway_core::time::{HOUR, MINUTE, Timestamp};
 use gateway_store::{StoreError, audit};
 use serde_json::json;
@@ -29,13 +30,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub struct AuditQueue {
-    services: Arc<Services>,
+    pub(super) services: Arc<Services>,
+    /// When the checkpoints of all chains were last up to date, or the start, in seconds.
+    pub(super) last_pass: AtomicI64,
     sender: mpsc::Sender<Draft>,
     /// Taken by the task that writes.
     receiver: Mutex<Option<mpsc::Receiver<Draft>>>,
     counts: Mutex<Counts>,
-    /// When a call of a key was last recorded as refused.
-    denials: Mutex<HashMap<KeyId, Timestamp>>,
+    /// When a refused call was last recorded, by what was refused.
+    denials: Mutex<HashMap<String, Timestamp>>,
     busy: Arc<Mutex<Busy>>,
 }
 
@@ -77,6 +80,8 @@ struct Count {
     /// The start of the minute.
     since: Timestamp,
     entries: u64,
+    /// Those for which there was no room.
+    lost: u64,
 }
 
 impl Counts {
@@ -85,10 +90,17 @@ impl Counts {
         if self.0.len() >= MAX_COUNTED && !self.0.contains_key(&(chain, action.to_owned())) {
             return false;
         }
-        let new = Count { since: now, entries: 0 };
+        let new = Count { since: now, entries: 0, lost: 0 };
         let count = self.0.entry((chain, action.to_owned())).or_insert(new);
         count.entries += 1;
         count.entries <= MAX_PER_MINUTE
+    }
+
+    /// An admitted entry was not written.
+    fn lose(&mut self, chain: Chain, action: &str) {
+        if let Some(count) = self.0.get_mut(&(chain, action.to_owned())) {
+            count.lost += 1;
+        }
     }
 
     /// Ends the minutes that are over; returns what was suppressed in them.
@@ -96,8 +108,9 @@ impl Counts {
         let mut suppressed = Vec::new();
         self.0.retain(|(chain, action), count| {
             let is_over = now.0.saturating_sub(count.since.0) >= MINUTE || now < count.since;
-            if is_over && count.entries > MAX_PER_MINUTE {
-                suppressed.push((*chain, action.clone(), count.entries - MAX_PER_MINUTE));
+            let missing = count.entries.saturating_sub(MAX_PER_MINUTE) + count.lost;
+            if is_over && missing > 0 {
+                suppressed.push((*chain, action.clone(), missing));
             }
             !is_over
         });
@@ -109,6 +122,7 @@ impl AuditQueue {
     pub fn new(services: Arc<Services>) -> Self {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         Self {
+            last_pass: AtomicI64::new(services.clock.now().unix_seconds()),
             services,
             sender,
             receiver: Mutex::new(Some(receiver)),
@@ -118,10 +132,10 @@ impl AuditQueue {
         }
     }
 
-    /// Whether no call of the key was refused in the last hour. Keys beyond the bound count as refused before.
-    pub fn is_first_denial(&self, key: KeyId, now: Timestamp) -> bool {
+    /// Whether the same was not refused in the last hour. What is beyond the bound counts as refused before.
+    pub fn is_first_denial(&self, what: String, now: Timestamp) -> bool {
         let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-        if denials.get(&key).is_some_and(|at| now.0.saturating_sub(at.0) < HOUR) {
+        if denials.get(&what).is_some_and(|at| now.0.saturating_sub(at.0) < HOUR) {
             return false;
         }
         if denials.len() >= MAX_COUNTED {
@@ -130,7 +144,7 @@ impl AuditQueue {
         if denials.len() >= MAX_COUNTED {
             return false;
         }
-        denials.insert(key, now);
+        denials.insert(what, now);
         true
     }
 
@@ -156,8 +170,7 @@ impl AuditQueue {
         let (chain, action) = (entry.chain, entry.action.clone());
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.admit(chain, &action, entry.at) && self.sender.try_send(entry).is_err() {
-            drop(counts);
-            tracing::warn!(%chain, action, "an audit entry was dropped: too many wait for the database");
+            counts.lose(chain, &action);
         }
     }
 
@@ -175,17 +188,18 @@ impl AuditQueue {
                     while let Ok(entry) = receiver.try_recv() {
                         batch.push(entry);
                     }
+                    batch.extend(self.suppressed(self.services.clock.now().plus(MINUTE)));
                     self.write(batch).await;
                     return;
                 }
             }
-            batch.extend(self.suppressed());
+            batch.extend(self.suppressed(self.services.clock.now()));
             self.write(batch).await;
         }
     }
 
-    fn suppressed(&self) -> Vec<Draft> {
-        let now = self.services.clock.now();
+    /// Entries about what was suppressed in the minutes that are over at this time.
+    fn suppressed(&self, now: Timestamp) -> Vec<Draft> {
         let ended = self.counts.lock().unwrap_or_else(PoisonError::into_inner).end(now);
         let entry = |(chain, action, count): (Chain, String, u64)| {
             let target = Target { kind: "action".into(), id: Some(action.clone()), name: None };
@@ -226,6 +240,9 @@ mod tests {
         assert!(counts.end(start.plus(MINUTE - 1)).is_empty());
         assert_eq!(counts.end(start.plus(MINUTE)), [(Chain::System, "key.create".to_owned(), 150)]);
         assert!(counts.0.is_empty());
+        assert!(counts.admit(Chain::System, "key.delete", start));
+        counts.lose(Chain::System, "key.delete");
+        assert_eq!(counts.end(start.plus(MINUTE)), [(Chain::System, "key.delete".to_owned(), 1)]);
         assert!(counts.admit(Chain::System, "key.create", start.plus(MINUTE)));
     }
 }

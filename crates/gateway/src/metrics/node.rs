@@ -22,6 +22,9 @@ pub struct NodeState {
     pub compute: SlotStats,
     /// Queries of log rows, sessions and usage.
     pub queries: SlotStats,
+    pub audit_entries: u64,
+    /// Since the checkpoints of all audit logs were last brought up to date, in seconds.
+    pub audit_checkpoint_age: u64,
     /// By name of the pool.
     pub database_waits: Vec<(&'static str, HistogramReading)>,
     /// None: the database did not answer.
@@ -66,6 +69,11 @@ impl NodeState {
                 self.compute.waiting,
             ),
             ("gateway_queries_waiting", "Queries that wait for their turn.", self.queries.waiting),
+            (
+                "gateway_audit_last_checkpoint_seconds",
+                "Time since the checkpoints of all audit logs were last brought up to date.",
+                self.audit_checkpoint_age,
+            ),
             ("gateway_nodes", "Nodes on the same database that this node knows of.", self.nodes),
         ];
         for (name, help, value) in gauges {
@@ -79,6 +87,7 @@ impl NodeState {
             ),
             ("gateway_compute_started", "Pieces of computation that were started.", self.compute.granted),
             ("gateway_compute_refused", "Pieces of computation that were refused.", self.compute.refused),
+            ("gateway_audit_entries", "Audit entries written.", self.audit_entries),
             ("gateway_queries_refused", "Queries that were refused with overloaded.", self.queries.refused),
             ("gateway_breakers_opened", "Times that a circuit breaker opened.", self.breakers_opened),
             (

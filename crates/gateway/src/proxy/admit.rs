@@ -2,7 +2,6 @@
 //! not reach each other's objects. A request that is rejected here causes no upstream call.
 
 use gateway_core::audit::{Chain, Outcome, Target, Via};
-use gateway_core::ids::KeyId;
 use gateway_core::llm::objects::touches_stored_objects;
 use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::scopes::Scopes;
@@ -38,21 +37,22 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
             || (lists_models && key.scopes.allow_provider(provider));
         if !is_allowed {
             let problem = scope_denied(&key.scopes, target);
-            record_denial(context, key.id, &problem.message);
+            record_denial(context, ("scope_denied", "key", &key.id.to_string()), &problem.message);
             return Err(problem);
         }
     }
     Ok(())
 }
 
-/// Records a refused call in the audit log, once per key and hour.
-fn record_denial(context: RequestContext<'_>, key: KeyId, reason: &str) {
+/// Records a refused call in the audit log, once in an hour for each target (action, type and id).
+fn record_denial(context: RequestContext<'_>, (action, kind, id): (&str, &str, &str), reason: &str) {
     let RequestContext { services, state, identity, .. } = context;
-    if !state.audit.is_first_denial(key, context.now()) {
+    let org = identity.org.id;
+    if !state.audit.is_first_denial(format!("{org}/{action}/{id}"), context.now()) {
         return;
     }
-    let target = Target { kind: "key".into(), id: Some(key.to_string()), name: None };
-    let mut entry = audit::system_entry(services, Chain::Org(identity.org.id), "scope_denied", target);
+    let target = Target { kind: kind.into(), id: Some(id.to_owned()), name: None };
+    let mut entry = audit::system_entry(services, Chain::Org(org), action, target);
     entry.actor = audit::actor_of(identity, Via::Api);
     (entry.outcome, entry.status) = (Outcome::Denied, Some(StatusCode::FORBIDDEN.as_u16()));
     entry.request_id = context.request_id.to_str().ok().map(str::to_owned);
@@ -75,10 +75,12 @@ pub fn check_objects(context: RequestContext<'_>, plan: &Plan<'_>, path: &Reques
         return Ok(());
     }
     let provider = &plan.targets[index].provider.name;
-    Err(Problem::forbidden(format!(
+    let problem = Problem::forbidden(format!(
         "{provider}: this path reads or changes what the provider stores for the operator's account, which all \
          organizations share; store a credential of your own with POST /orgs/:orgId/providers"
-    )))
+    ));
+    record_denial(context, ("credential.use_denied", "provider", provider), &problem.message);
+    Err(problem)
 }
 
 fn scope_denied(scopes: &Scopes, target: &RouteTarget) -> Problem {

@@ -147,6 +147,21 @@ on_both!(a_key_that_calls_outside_its_scopes_leaves_one_entry_an_hour, |app| asy
     assert_eq!(denied["entries"][0]["target"]["id"], limited["key"]["id"]);
 });
 
+on_both!(
+    a_refused_use_of_the_operators_credential_leaves_one_entry_an_hour,
+    [("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-operator")],
+    |app| async move {
+        let ada = app.signup("acme").await;
+        for _ in 0..2 {
+            let files = app.get("/v1/files").header("x-gateway-provider", "openai").key(&ada.api_key);
+            files.send().await.expect_error(403, "forbidden");
+        }
+        let denied = wait_for(&app, &ada, "?action=credential.use_denied", 1).await;
+        assert_eq!(denied["entries"][0]["target"]["id"], "openai");
+        assert_eq!(denied["entries"][0]["actor"]["type"], "key");
+    }
+);
+
 on_both!(a_stream_delivers_entries_and_resumes, |app| async move {
     let ada = app.signup("acme").await;
     let head = app.get(&audit(&ada, "/head")).bearer(&ada.token).send().await.expect(200);

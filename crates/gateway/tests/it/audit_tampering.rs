@@ -44,7 +44,7 @@ macro_rules! tampering {
 tampering! {
     a_changed_entry: ["UPDATE audit_entries SET body = REPLACE(body, 'key 2', 'key 9') WHERE seq = 3"] => 3, "hash";
     a_changed_column: ["UPDATE audit_entries SET actor_id = 'somebody' WHERE seq = 4"] => 4, "hash";
-    a_changed_hash: ["UPDATE audit_entries SET hash = REPLACE(hash, 'a', 'b') WHERE seq = 2"] => 2, "hash";
+    a_changed_hash: ["UPDATE audit_entries SET hash = SUBSTR(hash, 2) || SUBSTR(hash, 1, 1) WHERE seq = 2"] => 2, "hash";
     a_deleted_entry: ["DELETE FROM audit_entries WHERE seq = 4 AND org_id <> 'system'"] => 4, "gap";
     the_first_entry_deleted: ["DELETE FROM audit_entries WHERE seq = 1 AND org_id <> 'system'"] => 1, "gap";
     the_last_entries_deleted: ["DELETE FROM audit_entries WHERE seq > 5"] => 6, "gap";
@@ -68,7 +68,7 @@ tampering! {
     the_head_rolled_back: [
         "UPDATE audit_heads SET seq = 4, hash = (SELECT hash FROM audit_entries WHERE seq = 4) WHERE org_id <> 'system'"
     ] => 5, "link";
-    the_head_rewritten: ["UPDATE audit_heads SET hash = REPLACE(hash, 'a', 'b') WHERE org_id <> 'system'"] => 7, "link";
+    the_head_rewritten: ["UPDATE audit_heads SET hash = SUBSTR(hash, 2) || SUBSTR(hash, 1, 1) WHERE org_id <> 'system'"] => 7, "link";
 }
 
 on_both!(an_intact_log_is_verified, |app| async move {

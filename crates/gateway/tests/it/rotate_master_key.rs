@@ -18,7 +18,7 @@ const NEW_KEY: &str = "ababababababababababababababababababababababababababababa
 const NEW_SECRET: &str = "another token secret that is long enough for everybody";
 
 /// The number of values that `store_secrets` stores.
-const VALUES: usize = 7;
+const VALUES: usize = 8;
 
 struct Stored {
     export: String,
@@ -34,6 +34,7 @@ async fn store_secrets(app: &TestApp, ada: &Account, upstream: &Upstream) -> Sto
     });
     let path = format!("/api/v1/orgs/{}/providers", ada.org_id);
     app.post(&path, provider).bearer(&ada.token).send().await.expect(201);
+    app.app.audit.pass().await.unwrap();
     let export = json!({
         "name": "hook", "kind": "webhook", "endpoint": upstream.url(), "secret": "export-secret",
         "headers": {"Authorization": "Bearer export-token"}, "enabled": false,
@@ -207,7 +208,7 @@ async fn a_rotation_without_the_old_key_fails_and_changes_nothing() {
     let keys = [("GATEWAY_MASTER_KEY", NEW_KEY), ("GATEWAY_MASTER_KEYS_ACCEPTED", "")];
     let output = run(&mut rotate(&data, &settings, keys));
     assert_eq!(output.code, Some(1), "{output:?}");
-    assert!(output.stderr.contains("7 secrets cannot be decrypted"), "{output:?}");
+    assert!(output.stderr.contains("8 secrets cannot be decrypted"), "{output:?}");
     assert!(!output.stderr.contains(NEW_KEY) && !output.stderr.contains("k1."), "{output:?}");
     assert_readable(|method, path| app.call(method, path), &ada, &upstream, &stored).await;
 }

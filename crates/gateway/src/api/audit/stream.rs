@@ -45,7 +45,7 @@ pub async fn follow(
         Some(after) => after,
         None => audit::head(&app.services.db, auditor.chain()).await?.map_or(0, |head| head.seq),
     };
-    auditor.record_read(&app);
+    auditor.record_read(&app, "audit.read");
     let follower = Follower {
         app,
         chain: auditor.chain(),

@@ -4,7 +4,7 @@
 mod deliveries;
 
 use axum::extract::State;
-use gateway_core::events::EVENT_TYPES;
+use gateway_core::events::{EVENT_TYPES, NAMED_EVENT_TYPES};
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::quotas::Quota;
 use gateway_core::signing::format_secret;
@@ -109,7 +109,7 @@ struct WebhookWithSecret {
 #[derive(Deserialize, JsonSchema)]
 struct NewWebhook {
     url: String,
-    /// Default: all event types.
+    /// Default: all event types but `audit.checkpoint`, which must be named.
     events: Option<Vec<String>>,
 }
 
@@ -284,8 +284,9 @@ fn shown_url(url: &str) -> String {
 fn checked_events(events: Vec<String>) -> ApiResult<Vec<String>> {
     let mut checked: Vec<String> = Vec::new();
     for event in events {
-        if !EVENT_TYPES.contains(&event.as_str()) {
-            return Err(Problem::field("events", format!("must be one of {}", EVENT_TYPES.join(", "))));
+        if !EVENT_TYPES.contains(&event.as_str()) && !NAMED_EVENT_TYPES.contains(&event.as_str()) {
+            let known = [EVENT_TYPES.join(", "), NAMED_EVENT_TYPES.join(", ")].join(", ");
+            return Err(Problem::field("events", format!("must be one of {known}")));
         }
         if !checked.contains(&event) {
             checked.push(event);
