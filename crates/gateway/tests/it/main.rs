@@ -38,6 +38,7 @@ mod dataset_files;
 mod datasets;
 mod delivery_restart;
 mod deploy;
+mod deploy_proxies;
 mod docs;
 mod eval_crash;
 mod eval_live;
