@@ -143,7 +143,7 @@ test('settings: name, logs, plan', async () => {
   await page.getByText('enterprise (now)').waitFor()
   await inspect(page, 'settings')
   const org = await call(shared.gateway, owner.token, 'GET', `/api/v1/orgs/${owner.org.id}`)
-  assert.deepEqual([org.name, org.plan, org.settings], ['Renamed & Co', 'enterprise', { log_bodies: false, log_retention_days: 7 }])
+  assert.deepEqual([org.name, org.plan, org.settings.log_bodies, org.settings.log_retention_days], ['Renamed & Co', 'enterprise', false, 7])
   page.clean()
 })
 

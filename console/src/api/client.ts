@@ -11,6 +11,8 @@ const PUBLIC_PATHS = new Set(['/api/v1/login', '/api/v1/signup', '/api/v1/setup'
 
 const middleware: Middleware = {
   onRequest({ request, schemaPath }) {
+    // The audit log shows what was done in the console.
+    request.headers.set('X-Gateway-Client', 'console')
     for (const [name, value] of Object.entries(authHeaders())) {
       if (!PUBLIC_PATHS.has(schemaPath)) request.headers.set(name, value)
     }

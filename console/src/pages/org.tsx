@@ -1,5 +1,6 @@
 /** Routes of this area; the pages are in `pages/org/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { readAuditSearch, type AuditSearch } from '@/lib/auditSearch'
 import { shellRoute } from '@/routes'
 
 const membersRoute = createRoute({
@@ -22,10 +23,16 @@ const budgetsRoute = createRoute({
   path: '/org/budgets',
   component: lazyRouteComponent(() => import('./org/budgets/Budgets'), 'Budgets'),
 })
+const auditRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/audit',
+  validateSearch: (search: Record<string, unknown>): AuditSearch => readAuditSearch(search),
+  component: lazyRouteComponent(() => import('./org/audit/Audit'), 'Audit'),
+})
 const settingsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/org/settings',
   component: lazyRouteComponent(() => import('./org/Settings'), 'Settings'),
 })
 
-export const orgRoutes = [membersRoute, teamsRoute, appsRoute, budgetsRoute, settingsRoute] as const
+export const orgRoutes = [membersRoute, teamsRoute, appsRoute, budgetsRoute, auditRoute, settingsRoute] as const

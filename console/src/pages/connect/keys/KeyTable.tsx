@@ -1,4 +1,4 @@
-import { EllipsisVertical, Pencil, RotateCw, Trash2 } from 'lucide-react'
+import { EllipsisVertical, Pencil, RotateCw, ScrollText, Trash2 } from 'lucide-react'
 import type { Schemas } from '@/api/client'
 import { ago, time } from '@/lib/format'
 import { type KeyState, isUsable, keyState } from '@/lib/keyState'
@@ -8,13 +8,14 @@ import { Badge, Button, Menu, MenuItem, Status, Table, type Column, type Tone } 
 import type { DisplayNames } from './useDisplayNames'
 
 type Key = Schemas['Key']
+export type KeyAct = 'edit' | 'rotate' | 'revoke' | 'history'
 
 interface Props {
   keys: Key[]
   names: DisplayNames
   now: number
   mayManage: (key: Key) => boolean
-  onAct: (kind: 'edit' | 'rotate' | 'revoke', key: Key) => void
+  onAct: (kind: KeyAct, key: Key) => void
 }
 
 const TONES: Record<KeyState, Tone> = { active: 'ok', rotating: 'warn', expired: 'muted', revoked: 'muted' }
@@ -80,7 +81,7 @@ function Scopes({ scopes }: { scopes: string[] }) {
   )
 }
 
-function Actions({ name, usable, blocked, onAct }: { name: string; usable: boolean; blocked: string | false; onAct: (kind: 'edit' | 'rotate' | 'revoke') => void }) {
+function Actions({ name, usable, blocked, onAct }: { name: string; usable: boolean; blocked: string | false; onAct: (kind: KeyAct) => void }) {
   const reason = blocked || (!usable && 'It has ended')
   return (
     <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>
@@ -89,6 +90,9 @@ function Actions({ name, usable, blocked, onAct }: { name: string; usable: boole
       </MenuItem>
       <MenuItem icon={<RotateCw size={14} aria-hidden />} blocked={reason} onSelect={() => onAct('rotate')}>
         Rotate…
+      </MenuItem>
+      <MenuItem icon={<ScrollText size={14} aria-hidden />} needs="admin" onSelect={() => onAct('history')}>
+        History
       </MenuItem>
       <MenuItem icon={<Trash2 size={14} aria-hidden />} danger blocked={reason} onSelect={() => onAct('revoke')}>
         Revoke…

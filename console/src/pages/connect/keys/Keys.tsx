@@ -8,6 +8,7 @@ import { cursorPaging } from '@/api/paging'
 import { isUsable } from '@/lib/keyState'
 import { useNow } from '@/lib/useNow'
 import { Button, Empty, ErrorPanel, Field, Input, NoMatch, Page, Pager, Section, Select, SkeletonRows } from '@/ui'
+import { HistoryDialog } from '@/pages/org/audit/History'
 import { KeyDialog } from './KeyDialog'
 import { KeyTable } from './KeyTable'
 import { useDisplayNames } from './useDisplayNames'
@@ -23,6 +24,7 @@ export function Keys() {
   const now = useNow(30_000)
   const names = useDisplayNames()
   const [open, setOpen] = useState<Open | null>(null)
+  const [past, setPast] = useState<Schemas['Key'] | null>(null)
   const list = api.useInfiniteQuery('get', '/api/v1/keys', { params: { query: { limit: 100 } } }, cursorPaging)
   const keys = list.data?.pages.flatMap((page) => page.keys) ?? []
   const term = (q ?? '').toLowerCase()
@@ -73,13 +75,14 @@ export function Keys() {
             {shown.length === 0 ? (
               <NoMatch what="keys" onClear={() => void navigate({ search: {} })} />
             ) : (
-              <KeyTable keys={shown} names={names} now={now} mayManage={mayManage} onAct={(kind, key) => setOpen({ kind, apiKey: key })} />
+              <KeyTable keys={shown} names={names} now={now} mayManage={mayManage} onAct={(kind, key) => (kind === 'history' ? setPast(key) : setOpen({ kind, apiKey: key }))} />
             )}
             <Pager shown={shown.length} what={shown.length === 1 ? 'key' : 'keys'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
           </Section>
         </>
       )}
       {open && <KeyDialog {...open} onClose={() => setOpen(null)} />}
+      {past && <HistoryDialog type="key" id={past.id} name={past.name} onClose={() => setPast(null)} />}
     </Page>
   )
 }

@@ -1,4 +1,4 @@
-import { LogOut, UserMinus } from 'lucide-react'
+import { LogOut, ScrollText, UserMinus } from 'lucide-react'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { signOut } from '@/api/auth'
@@ -8,6 +8,7 @@ import { invalidate } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Badge, Button, ConfirmDialog, Select, Table, toast, toastError, type Column } from '@/ui'
+import { HistoryDialog } from '../audit/History'
 import { ROLES, roleChangeBlocker } from './roles'
 
 type Member = Schemas['Member']
@@ -16,6 +17,7 @@ export function MemberTable({ members }: { members: Member[] }) {
   const { zone } = usePrefs()
   const me = useMe()
   const [removing, setRemoving] = useState<Member | null>(null)
+  const [shown, setShown] = useState<Member | null>(null)
   const isLastOwner = (member: Member): boolean => member.role === 'owner' && members.filter((one) => one.role === 'owner').length === 1
   const columns: Column<Member>[] = [
     {
@@ -42,16 +44,19 @@ export function MemberTable({ members }: { members: Member[] }) {
         const self = member.user_id === me.userId
         const blocked = isLastOwner(member) ? 'The last owner cannot leave' : self ? null : roleChangeBlocker(me, member.role)
         return (
-          <Button
-            kind="ghost"
-            size="sm"
-            blocked={blocked ?? undefined}
-            icon={self ? <LogOut size={14} aria-hidden /> : <UserMinus size={14} aria-hidden />}
-            aria-label={self ? 'Leave the organization' : `Remove ${member.display_name}`}
-            onClick={() => setRemoving(member)}
-          >
-            <span className="max-sm:sr-only">{self ? 'Leave' : 'Remove'}</span>
-          </Button>
+          <>
+            <Button kind="ghost" size="sm" square needs="admin" icon={<ScrollText size={14} aria-hidden />} aria-label={`History of ${member.display_name}`} onClick={() => setShown(member)} />
+            <Button
+              kind="ghost"
+              size="sm"
+              blocked={blocked ?? undefined}
+              icon={self ? <LogOut size={14} aria-hidden /> : <UserMinus size={14} aria-hidden />}
+              aria-label={self ? 'Leave the organization' : `Remove ${member.display_name}`}
+              onClick={() => setRemoving(member)}
+            >
+              <span className="max-sm:sr-only">{self ? 'Leave' : 'Remove'}</span>
+            </Button>
+          </>
         )
       },
     },
@@ -59,6 +64,7 @@ export function MemberTable({ members }: { members: Member[] }) {
   return (
     <>
       <Table label="Members" columns={columns} rows={members} rowKey={(member) => member.user_id} />
+      {shown && <HistoryDialog type="member" id={shown.user_id} name={shown.display_name} onClose={() => setShown(null)} />}
       {removing && <Remove member={removing} onClose={() => setRemoving(null)} />}
     </>
   )
