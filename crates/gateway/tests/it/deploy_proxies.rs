@@ -116,6 +116,9 @@ fn check_tls(text: &str, folder: &TempDir) {
         .output();
     assert!(made.is_ok_and(|made| made.status.success()), "openssl is needed for this test");
     let text = replaced(text, "/etc/nginx/tls", &at);
+    // The check opens the listener for a moment.
+    let listen = format!("listen {} ssl http2", free_address());
+    let text = replaced(&text, "listen 443 ssl http2", &listen);
     let file = folder.path().join("tls.conf");
     std::fs::write(&file, with_own_paths(&text, &at)).unwrap();
     let tested =
