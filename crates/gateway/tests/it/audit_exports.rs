@@ -122,6 +122,13 @@ on_both!(
         let refused = app.post(&path, json!({"checkpoint": forged})).bearer(&ada.token).send().await;
         refused.expect_error(400, "bad_request");
 
+        // The entry of the verification is written behind its response.
+        let end = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+        while get(&app, &ada, "/head").await.expect(200)["seq"] != 7 {
+            assert!(tokio::time::Instant::now() < end, "the verification left no entry");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+
         // The newest entries are cut off, and the head with them.
         let seq = first.checkpoint.seq;
         for sql in [

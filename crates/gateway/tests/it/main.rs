@@ -14,6 +14,7 @@ mod upstream;
 mod accounts;
 mod apps;
 mod audit;
+mod audit_cli;
 mod audit_exports;
 mod audit_reads;
 mod audit_tampering;
