@@ -70,13 +70,13 @@ pub async fn role_of(db: &Db, org: OrgId, user: UserId) -> Result<Option<Role>, 
 
 /// Locks the user until the transaction ends. False if the user has another password by now.
 pub async fn lock_with_password(tx: &mut Tx, user: UserId, password_hash: &str) -> Result<bool, StoreError> {
-    let sql = "UPDATE users SET id = id WHERE id = $1 AND password_hash = $2";
+    let sql = "UPDATE users SET created_at = created_at WHERE id = $1 AND password_hash = $2";
     Ok(tx.exec(sql, args![user, password_hash]).await? == 1)
 }
 
 /// Locks the user until the transaction ends.
 pub async fn lock(tx: &mut Tx, user: UserId) -> Result<(), StoreError> {
-    tx.exec("UPDATE users SET id = id WHERE id = $1", args![user]).await.map(|_| ())
+    tx.exec("UPDATE users SET created_at = created_at WHERE id = $1", args![user]).await.map(|_| ())
 }
 
 pub async fn set_password(tx: &mut Tx, user: UserId, password_hash: &str) -> Result<(), StoreError> {

@@ -107,7 +107,8 @@ pub async fn count(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
 
 /// Locks the budget until the transaction ends.
 pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Option<Budget>, StoreError> {
-    tx.exec("UPDATE budgets SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await?;
+    tx.exec("UPDATE budgets SET created_at = created_at WHERE org_id = $1 AND id = $2", args![org, id])
+        .await?;
     let row = tx
         .opt(
             AssertSqlSafe(format!("SELECT {COLUMNS} FROM budgets WHERE org_id = $1 AND id = $2")),

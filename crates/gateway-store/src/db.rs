@@ -22,14 +22,13 @@ use crate::faults::{DbCall, Faults};
 use crate::readers::SqliteReaders;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
+use crate::wal_checkpoints;
 
 /// Of a process that does not choose, such as a command of the operator.
 const POSTGRES_CONNECTIONS: u32 = 10;
 const SQLITE_READERS: u32 = 6;
 const RESERVED_READERS: u32 = 2;
-/// Batches of log rows change the same pages again and again. Fewer checkpoints write each page fewer times, and a
-/// cache of 8 MiB keeps them in memory.
-const WAL_PAGES: &str = "4000";
+/// Batches of log rows change the same pages again and again: a cache of 8 MiB keeps them in memory.
 const WRITER_CACHE: &str = "-8192";
 /// How long a caller waits for a connection, or for the write lock of SQLite.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -75,7 +74,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Serializes the writers of a SQLite file in the order of their requests. SQLite's own lock is not fair.
-type WriteLock = Arc<Mutex<()>>;
+pub(crate) type WriteLock = Arc<Mutex<()>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -332,6 +331,14 @@ impl Db {
         tx.commit().await
     }
 
+    /// The connection and the lock of SQLite's writer.
+    pub(crate) fn sqlite(&self) -> Option<(&SqlitePool, &WriteLock)> {
+        match &self.pool {
+            Pool::Sqlite { write, write_lock, .. } => Some((write, write_lock)),
+            Pool::Postgres(_) => None,
+        }
+    }
+
     /// The pool, for features that only PostgreSQL has.
     pub(crate) fn postgres(&self) -> Option<&PgPool> {
         match &self.pool {
@@ -382,7 +389,10 @@ pub(crate) async fn open_sqlite(
     let shown = options.get_filename().display().to_string();
     let write = sqlite_writer()
         .connect_with(
-            options.clone().pragma("wal_autocheckpoint", WAL_PAGES).pragma("cache_size", WRITER_CACHE),
+            options
+                .clone()
+                .pragma("wal_autocheckpoint", wal_checkpoints::MAX_PAGES)
+                .pragma("cache_size", WRITER_CACHE),
         )
         .await
         .map_err(|error| StoreError::Open(format!("cannot open the database file {shown}: {error}")))?;
@@ -390,7 +400,7 @@ pub(crate) async fn open_sqlite(
     Ok(Pool::Sqlite { write, read, write_lock: WriteLock::default() })
 }
 
-fn sqlite_writer() -> SqlitePoolOptions {
+pub(crate) fn sqlite_writer() -> SqlitePoolOptions {
     let options = SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
     options.idle_timeout(None).max_lifetime(None)
 }

@@ -47,6 +47,7 @@ pub mod teams;
 pub mod testing;
 pub mod user_sessions;
 pub mod verdicts;
+mod wal_checkpoints;
 pub mod webhooks;
 
 pub use db::Db;

@@ -52,6 +52,7 @@ const STATE: &[(&str, &str)] = &[
     ("unpriced", include_str!("../migrations/0020_unpriced.sql")),
     ("audit", include_str!("../migrations/0021_audit.sql")),
     ("audit_checkpoints", include_str!("../migrations/0022_audit_checkpoints.sql")),
+    ("dataset_publishing", include_str!("../migrations/0023_dataset_publishing.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 22] = [
+    const RELEASED_STATE: [(&str, &str); 23] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -289,6 +290,7 @@ mod tests {
         ("unpriced", "8bb0ea3eab5fcb4caa07ee4055a43675375a85db1a75b791c8e5815e045e5289"),
         ("audit", "d760293bf4719ba21ab48f97e9acac5e91cac4b9141b7e4659f8b6b9318f60a6"),
         ("audit_checkpoints", "adb5b1c3c80ae622f0bc4e2ed1056ed5745de0a428c68043d43b8d7470b1884f"),
+        ("dataset_publishing", "dd8804208dced3e4178124ee656f28d26898f3724f9185f40a932816a2cfa6c4"),
     ];
     const RELEASED_LOGS: [(&str, &str); 7] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

@@ -91,7 +91,7 @@ pub async fn page_of_single_org(
 /// Locks the organization until the transaction ends, so that checks over several rows, such as the last owner, do not
 /// interleave. False when the organization does not exist.
 pub async fn lock_for_update(tx: &mut Tx, org: OrgId) -> Result<bool, StoreError> {
-    Ok(tx.exec("UPDATE orgs SET id = id WHERE id = $1", args![org]).await? == 1)
+    Ok(tx.exec("UPDATE orgs SET created_at = created_at WHERE id = $1", args![org]).await? == 1)
 }
 
 pub async fn update(

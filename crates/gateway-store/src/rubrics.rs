@@ -77,7 +77,9 @@ pub async fn find_for_update(
     org: OrgId,
     id: RubricId,
 ) -> Result<Option<StoredRubric>, StoreError> {
-    let sql = format!("UPDATE rubrics SET id = id WHERE org_id = $1 AND id = $2 RETURNING {COLUMNS}");
+    let sql = format!(
+        "UPDATE rubrics SET created_at = created_at WHERE org_id = $1 AND id = $2 RETURNING {COLUMNS}"
+    );
     tx.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
 }
 

@@ -72,9 +72,10 @@ pub(crate) trait Table: Sized {
     }
 
     /// Locks the matching rows until the transaction ends and returns all their columns. An UPDATE that changes nothing
-    /// takes the row lock on both databases.
+    /// takes the row lock on both databases. It must not name a column that others refer to: SQLite would look at every
+    /// row that refers to the locked one.
     fn select_for_update(condition: &str) -> AssertSqlSafe<String> {
-        let column = Self::COLUMNS.first().map_or("id", |column| column.name);
+        let column = Self::COLUMNS.last().map_or("created_at", |column| column.name);
         let (table, columns) = (Self::NAME, Self::columns(""));
         AssertSqlSafe(format!("UPDATE {table} SET {column} = {column} WHERE {condition} RETURNING {columns}"))
     }
@@ -252,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             Thing::select_for_update("id = $1").0,
-            "UPDATE things SET id = id WHERE id = $1 RETURNING id, type, labels, note, extra, created_at"
+            "UPDATE things SET created_at = created_at WHERE id = $1 RETURNING id, type, labels, note, extra, created_at"
         );
         let owner = [("org_id", Arg::from("o"))];
         assert_eq!(

@@ -4,6 +4,7 @@ mod housekeeping;
 mod invalidation;
 mod log_observer;
 mod start;
+mod wal_checkpoints;
 
 use std::ops::Deref;
 use std::sync::Arc;

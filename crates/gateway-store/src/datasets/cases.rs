@@ -53,7 +53,9 @@ pub async fn add_cases(
 }
 
 /// Cases that are stored in several transactions and become visible in one. While they wait, the version at which they
-/// end is a negative number, which no edition includes.
+/// end is a negative number, which no edition includes. A last change of all cases at once would keep other writers of
+/// SQLite waiting, so the dataset names the number as that of a part of its working copy, and then the cases are changed
+/// batch by batch. A transaction that locks the dataset earlier changes the remaining ones.
 #[derive(Debug, Clone, Copy)]
 pub struct StagedImport {
     /// Unique among the imports into the dataset, and positive.
@@ -78,32 +80,58 @@ impl StagedImport {
         INSERT_STAGED.run(tx, rows).await
     }
 
-    /// Adds the stored cases, with ids from `first` to `last`, to the working copy of a locked dataset. The caller
-    /// updates the count.
-    pub async fn publish(
+    /// Adds the stored cases to the working copy of a locked dataset. The caller updates the count, and then calls
+    /// `publish_batch` for each batch.
+    pub async fn publish(self, tx: &mut Tx, locked: &Dataset) -> Result<(), StoreError> {
+        let next = locked.current_version + 1;
+        if next == self.version {
+            let sql = "UPDATE datasets SET publishing = $2 WHERE id = $1";
+            return tx.exec(sql, args![locked.id, self.number]).await.map(|_| ());
+        }
+        // The dataset was frozen meanwhile. The version is part of the key.
+        let sql = "UPDATE dataset_cases SET until_version = NULL, from_version = $3 \
+                   WHERE dataset_id = $1 AND until_version = $2";
+        tx.exec(sql, args![locked.id, -self.number, next]).await.map(|_| ())
+    }
+
+    /// Changes the published cases with ids from `first` to `last`. Returns false if no more are to be changed.
+    pub async fn publish_batch(
         self,
         tx: &mut Tx,
-        locked: &Dataset,
+        dataset: DatasetId,
         (first, last): (CaseId, CaseId),
-    ) -> Result<(), StoreError> {
-        let next = locked.current_version + 1;
-        // The version is part of the key, so it is written only if the dataset was frozen meanwhile.
-        let change = if next == self.version {
-            "until_version = NULL".to_owned()
-        } else {
-            format!("until_version = NULL, from_version = {next}")
-        };
-        let sql = format!(
-            "UPDATE dataset_cases SET {change} WHERE dataset_id = $1 AND id >= $2 AND id <= $3 AND until_version = $4"
-        );
-        tx.exec(AssertSqlSafe(sql), args![locked.id, first, last, -self.number]).await.map(|_| ())
+    ) -> Result<bool, StoreError> {
+        let lock = "UPDATE datasets SET updated_at = updated_at WHERE id = $1 AND publishing = $2";
+        if tx.exec(lock, args![dataset, self.number]).await? == 0 {
+            return Ok(false);
+        }
+        let sql = "UPDATE dataset_cases SET until_version = NULL \
+                   WHERE dataset_id = $1 AND id >= $2 AND id <= $3 AND until_version = $4";
+        tx.exec(sql, args![dataset, first, last, -self.number]).await?;
+        Ok(true)
     }
+
+    /// Ends the publication after the last batch.
+    pub async fn finish(self, tx: &mut Tx, dataset: DatasetId) -> Result<(), StoreError> {
+        let sql = "UPDATE datasets SET publishing = NULL WHERE id = $1 AND publishing = $2";
+        tx.exec(sql, args![dataset, self.number]).await.map(|_| ())
+    }
+}
+
+/// Changes the remaining cases of a published import of a locked dataset.
+pub(super) async fn finish_publishing(tx: &mut Tx, locked: &Dataset) -> Result<(), StoreError> {
+    let sql = "SELECT publishing FROM datasets WHERE id = $1 AND publishing IS NOT NULL";
+    let Some(row) = tx.opt(sql, args![locked.id]).await? else { return Ok(()) };
+    let number: i64 = row.get("publishing")?;
+    let sql = "UPDATE dataset_cases SET until_version = NULL WHERE dataset_id = $1 AND until_version = $2";
+    tx.exec(sql, args![locked.id, -number]).await?;
+    tx.exec("UPDATE datasets SET publishing = NULL WHERE id = $1", args![locked.id]).await.map(|_| ())
 }
 
 /// Deletes cases of imports that were interrupted before this time; returns how many. Call it again until it returns 0.
 pub async fn delete_abandoned(db: &Db, dataset: DatasetId, before: Timestamp) -> Result<u64, StoreError> {
-    let abandoned =
-        "SELECT id FROM dataset_cases WHERE dataset_id = $1 AND until_version < 0 AND created_at < $2";
+    let abandoned = "SELECT c.id FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id WHERE d.id = $1 \
+                     AND c.until_version < 0 AND c.until_version <> -COALESCE(d.publishing, 0) AND c.created_at < $2";
     // A read first, so that the usual case writes nothing.
     let sql = format!("{abandoned} LIMIT 1");
     if db.opt(AssertSqlSafe(sql), args![dataset, before]).await?.is_none() {

@@ -56,10 +56,10 @@ pub enum Edition {
 }
 
 impl Edition {
-    /// The SQL condition on a case state `c`. The number is not user text, so it is safe in the statement.
+    /// The SQL condition on a case state `c` of a dataset `d`. The number is not user text, so it is safe in the statement.
     pub(crate) fn condition(self) -> String {
         match self {
-            Self::Working => "c.until_version IS NULL".into(),
+            Self::Working => "(c.until_version IS NULL OR c.until_version = -d.publishing)".into(),
             Self::Frozen(version) => format!(
                 "c.from_version <= {version} AND (c.until_version IS NULL OR c.until_version > {version})"
             ),
@@ -124,7 +124,11 @@ pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Dataset>, St
 /// Locks the dataset until the transaction ends; other changes of it or its cases wait.
 pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: DatasetId) -> Result<Option<Dataset>, StoreError> {
     let row = tx.opt(Dataset::select_for_update("org_id = $1 AND id = $2"), args![org, id]).await?;
-    table::read_opt(row.as_ref())
+    let locked = table::read_opt::<Dataset>(row.as_ref())?;
+    if let Some(locked) = &locked {
+        cases::finish_publishing(tx, locked).await?;
+    }
+    Ok(locked)
 }
 
 /// Freezes the working copy of a locked dataset as its next version.

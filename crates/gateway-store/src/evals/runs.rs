@@ -172,7 +172,7 @@ pub async fn add_case_items(
     let sql = format!(
         "INSERT INTO eval_run_items (run_id, position, case_id, input, expected, metadata, state, attempts) \
          SELECT $1, ROW_NUMBER() OVER (ORDER BY c.id) - 1, c.id, c.input, c.expected, c.metadata, 'pending', 0 \
-         FROM dataset_cases c WHERE c.dataset_id = $2 AND {}",
+         FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id WHERE d.id = $2 AND {}",
         of.condition()
     );
     tx.exec(AssertSqlSafe(sql), args![run, dataset]).await?;

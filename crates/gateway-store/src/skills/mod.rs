@@ -99,7 +99,10 @@ pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool,
 /// Locks the skill until the transaction ends, so that its version cannot change. False when it does not
 /// exist.
 pub async fn lock_for_update(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
-    Ok(tx.exec("UPDATE skills SET id = id WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
+    Ok(tx
+        .exec("UPDATE skills SET created_at = created_at WHERE org_id = $1 AND id = $2", args![org, id])
+        .await?
+        == 1)
 }
 
 /// Locks the skill until the transaction ends.

@@ -19,6 +19,7 @@ use tokio::sync::broadcast;
 use super::App;
 use super::housekeeping::{housekeeping, maintain_redis};
 use super::log_observer::LogObserver;
+use super::wal_checkpoints;
 use crate::audit::{AuditQueue, system_entry};
 use crate::auth::Access;
 use crate::auth::passwords::Passwords;
@@ -179,10 +180,11 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     tasks.spawn(Arc::clone(&app.audit).run());
     tasks.spawn(Arc::clone(&app.audit).maintain());
     tasks.spawn(housekeeping(Arc::clone(app)));
+    tasks.spawn(wal_checkpoints::run(Arc::clone(&app.services)));
     let writer = LogWriter {
         services: Arc::clone(&app.services),
         spool: Arc::clone(&app.proxy.spool),
-        observer: Arc::new(LogObserver(Arc::clone(app))),
+        observer: Arc::new(LogObserver::new(Arc::clone(app))),
         quotas: Arc::clone(&app.log_quotas),
     };
     tasks.spawn(writer.run());

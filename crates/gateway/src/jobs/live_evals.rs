@@ -63,17 +63,30 @@ pub fn is_trace(row: &LogRow) -> bool {
         && !matches!(RequestPath::parse(&row.path).operation(), Operation::Models | Operation::Embeddings)
 }
 
+/// What sampling needs of a log row.
+pub struct Trace {
+    org: OrgId,
+    id: i64,
+}
+
+impl Trace {
+    /// None for rows that evals do not judge.
+    pub fn of(row: &LogRow) -> Option<Self> {
+        is_trace(row).then_some(Self { org: row.org_id, id: row.id })
+    }
+}
+
 /// Enqueues jobs for the sampled rows.
-pub async fn sample(job_services: &JobServices, rows: &[LogRow]) -> Result<(), StoreError> {
+pub async fn sample(job_services: &JobServices, rows: &[Trace]) -> Result<(), StoreError> {
     let enabled = job_services.live_evals.enabled(job_services).await?;
     if enabled.is_empty() {
         return Ok(());
     }
     let mut sampled: BTreeMap<OrgId, BTreeMap<i64, Vec<i64>>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| is_trace(row)) {
-        for live in enabled.get(&row.org_id).into_iter().flatten() {
+    for row in rows {
+        for live in enabled.get(&row.org).into_iter().flatten() {
             if is_sampled(live.id, row.id, live.sample_rate) {
-                sampled.entry(row.org_id).or_default().entry(live.id).or_default().push(row.id);
+                sampled.entry(row.org).or_default().entry(live.id).or_default().push(row.id);
             }
         }
     }

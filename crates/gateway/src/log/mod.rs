@@ -21,7 +21,8 @@
 //!   written twice counts once.
 //! - **Stored**: the observer has been notified (`BatchObserver`), and the writer's offset in the segment advances.
 //!   After a crash the offset starts at 0 again and the rows are written a second time.
-//! - **Removed**: all rows of a closed segment are stored or set aside, and the file is deleted.
+//! - **Removed**: all rows of a closed segment are stored or set aside, what follows from them is done (`follow_up`), and
+//!   the file is deleted.
 //! - **Quarantined**: the store rejects the row, and the row without its bodies, for a reason of its data, or this version
 //!   cannot read it. It is kept in a `.quarantine` file, which has the format of a segment.
 //! - **Damaged**: the bytes up to the next intact record are kept in a `.bad` file. A torn record at the end of a segment
@@ -39,6 +40,7 @@
 //! others have a large backlog, it stores the rows of waiting organizations first (`waiting`).
 
 pub mod barrier;
+mod follow_up;
 pub mod maintenance;
 pub mod pacing;
 mod poison;
@@ -60,6 +62,12 @@ pub trait BatchObserver: Send + Sync + 'static {
     /// A write of these rows starts. It may fail and be repeated.
     fn write_started(&self, rows: &Arc<Vec<LogRow>>);
 
-    /// The rows are stored, or counted. On an error the batch is repeated.
-    fn stored(&self, rows: Arc<Vec<LogRow>>, written: Written) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// The rows are stored, or counted. They may come again after a crash.
+    fn stored(&self, rows: Arc<Vec<LogRow>>, written: Written);
+
+    /// How many stored rows `follow_up` has to look at.
+    fn pending(&self) -> usize;
+
+    /// Does what follows from stored rows and may take long. After an error the rows are pending again.
+    fn follow_up(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 }

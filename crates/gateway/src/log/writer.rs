@@ -15,6 +15,7 @@ use gateway_store::{Db, StoreError, logs};
 
 use super::BatchObserver;
 use super::barrier::{Pass, PassEnd};
+use super::follow_up::FollowUp;
 use super::pacing::{AdaptiveBatch, LoadMonitor, Pace};
 use super::quotas::LogQuotas;
 use super::spool::{RecentRows, Records, SegmentFile, Spool, read_records};
@@ -24,7 +25,7 @@ use crate::services::Services;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The delay after a failure. It doubles up to the maximum.
-const RETRY_DELAY: Duration = Duration::from_millis(250);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Rows in one transaction, except at the yielding pace.
 const BATCH_ROWS: usize = 1_000;
@@ -61,6 +62,7 @@ pub(super) struct Progress {
     pub(super) is_memory_complete: bool,
     /// Rows that were stored before the pass came to them.
     pub(super) stored_early: HashSet<i64>,
+    follow_up: FollowUp,
 }
 
 impl Progress {
@@ -73,6 +75,7 @@ impl Progress {
             is_low_priority: false,
             is_memory_complete: true,
             stored_early: HashSet::new(),
+            follow_up: FollowUp::default(),
         }
     }
 
@@ -107,7 +110,12 @@ impl LogWriter {
             progress = returned;
             barrier.end_pass(pass, *drained.as_ref().unwrap_or(&PassEnd::Failed));
             match drained {
-                Ok(PassEnd::Complete) if is_last => return,
+                Ok(PassEnd::Complete) if is_last => {
+                    if let Err(error) = self.finish_follow_up(&mut progress.follow_up).await {
+                        tracing::warn!(%error, "stored log rows were not sampled");
+                    }
+                    return;
+                }
                 Ok(PassEnd::Complete) => {
                     retry_delay = RETRY_DELAY;
                     progress.is_memory_complete = true;
@@ -196,12 +204,14 @@ impl LogWriter {
                 if progress.offset(&segment) >= end || !self.move_batch(progress, &segment, pass).await? {
                     break;
                 }
+                self.start_follow_up(&mut progress.follow_up).await?;
                 let is_late = progress.is_low_priority && progress.pace(&self.spool) == Pace::Urgent;
                 if is_late || (!pass.has_readers && self.spool.barrier.has_readers()) {
                     return Ok(PassEnd::Interrupted);
                 }
             }
         }
+        self.start_follow_up(&mut progress.follow_up).await?;
         Ok(PassEnd::Complete)
     }
 
@@ -292,6 +302,7 @@ impl LogWriter {
             return Ok(true);
         }
         if !segment.is_open {
+            self.finish_follow_up(&mut progress.follow_up).await?;
             self.remove(progress, segment, offset).await?;
         }
         Ok(false)
@@ -323,7 +334,8 @@ impl LogWriter {
         let (observer, quotas) = (Arc::clone(&self.observer), Arc::clone(&self.quotas));
         let observe = async move {
             quotas.record(&written);
-            observer.stored(rows, written).await
+            observer.stored(rows, written);
+            Ok(())
         };
         self.on_main_runtime(observe).await?;
         kill_point(KillPoint::BatchObserved);

@@ -3,7 +3,11 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use gateway_core::datasets::CaseContent;
+use gateway_core::ids::{CaseId, DatasetId};
 use gateway_core::logs::BodyStorage;
+use gateway_core::time::DAY;
+use gateway_store::datasets::{self, StagedImport};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -168,6 +172,51 @@ on_both!(others_write_while_an_import_runs, |app| async move {
     let (imported, ()) = tokio::join!(import, adds);
     imported.expect(200);
     assert_eq!(data.count().await, 20_005);
+});
+
+on_both!(an_import_that_ended_half_way_is_complete_for_readers_and_for_changes, |app| async move {
+    let ada = app.signup("acme").await;
+    let services = &app.app.services;
+    for change in ["freeze", "edit"] {
+        let data = DatasetFixture::create(&app, &ada).await;
+        let dataset: DatasetId = data.path.rsplit('/').next().unwrap().parse().unwrap();
+        let import =
+            StagedImport { number: services.ids.next_row_id(), version: 1, now: services.clock.now() };
+        let mut ids: Vec<CaseId> = Vec::new();
+        for text in ["a", "b", "c"] {
+            let id = services.ids.new_id();
+            let content = CaseContent::from_value(&json!({"input": text})).unwrap();
+            let mut tx = services.db.begin().await.unwrap();
+            import.add(&mut tx, dataset, vec![(id, content)]).await.unwrap();
+            tx.commit().await.unwrap();
+            ids.push(id);
+        }
+        assert!(data.inputs("").await.is_empty(), "nothing is visible before the end");
+        let org = ada.org_id.parse().unwrap();
+        let mut tx = services.db.begin().await.unwrap();
+        let locked = datasets::find_for_update(&mut tx, org, dataset).await.unwrap().unwrap();
+        import.publish(&mut tx, &locked).await.unwrap();
+        datasets::update_case_count(&mut tx, &locked, 3, import.now).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut tx = services.db.begin().await.unwrap();
+        assert!(import.publish_batch(&mut tx, dataset, (ids[0], ids[0])).await.unwrap());
+        tx.commit().await.unwrap();
+        // The process ends here.
+        assert_eq!(data.inputs("").await, ["c", "b", "a"]);
+        assert_eq!(data.count().await, 3);
+        let later = import.now.plus(DAY);
+        assert_eq!(datasets::delete_abandoned(&services.db, dataset, later).await.unwrap(), 0);
+        let expected = if change == "freeze" { ["c", "b", "a"] } else { ["c", "edited", "a"] };
+        if change == "edit" {
+            data.put(&format!("/cases/{}", ids[1]), json!({"input": "edited"})).await.expect(200);
+        }
+        assert_eq!(data.freeze().await["case_count"], 3);
+        assert_eq!(data.inputs("").await, expected);
+        assert_eq!(data.inputs("&version=1").await, expected);
+        let mut tx = services.db.begin().await.unwrap();
+        assert!(!import.publish_batch(&mut tx, dataset, (ids[1], ids[2])).await.unwrap(), "it is done");
+        tx.commit().await.unwrap();
+    }
 });
 
 on_both!(an_export_holds_every_case_and_can_be_imported_again, |app| async move {

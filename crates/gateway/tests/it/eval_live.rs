@@ -64,7 +64,8 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     )
     .await
     .unwrap();
-    gateway::jobs::live_evals::sample(&app.app.jobs, &rows).await.unwrap();
+    let traces: Vec<_> = rows.iter().filter_map(gateway::jobs::live_evals::Trace::of).collect();
+    gateway::jobs::live_evals::sample(&app.app.jobs, &traces).await.unwrap();
     let last = chat(&app, &ada, "good again").await;
     let found = wait_for(&app, &ada, &eval, 3).await;
     assert_eq!(found.len(), 3);

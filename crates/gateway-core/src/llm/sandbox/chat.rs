@@ -18,7 +18,7 @@ pub(super) fn chat(
     let model = model_of(body)?;
     let messages = messages
         .ok_or_else(|| SandboxError::field("messages", "messages must be a list of at least one message."))?;
-    let (last_text, prompt_tokens) = last_user_text(&messages_of(messages, "messages")?);
+    let (last_text, prompt_tokens) = last_user_text(messages_of(messages, "messages")?);
     let request = GenerationRequest {
         model,
         stream: stream_of(body)?,
@@ -91,7 +91,7 @@ pub(super) fn completions(
         model,
         stream: stream_of(body)?,
         prompt_tokens: prompts.iter().map(|prompt| tokens(prompt)).sum(),
-        last_text: prompts.last().copied().unwrap_or_default().to_owned(),
+        last_text: prompts.last().copied().unwrap_or_default().into(),
         max_tokens: limit_of(body, &["max_tokens"])?,
         format: OutputFormat::Text,
         tool: None,
@@ -115,7 +115,7 @@ pub(super) fn completions(
 struct Envelope<'a> {
     id: String,
     seed: &'a Seed,
-    request: &'a GenerationRequest,
+    request: &'a GenerationRequest<'a>,
 }
 
 impl Envelope<'_> {
@@ -159,7 +159,7 @@ fn finish_reason(generated: &Generated) -> &'static str {
     }
 }
 
-fn usage(request: &GenerationRequest, generated: &Generated) -> Value {
+fn usage(request: &GenerationRequest<'_>, generated: &Generated) -> Value {
     let (prompt, completion) = (request.prompt_tokens, generated.tokens());
     json!({
         "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,

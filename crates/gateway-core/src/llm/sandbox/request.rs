@@ -1,15 +1,17 @@
 //! Parsing of a generation request of any of OpenAI's APIs, and the generated text or tool call.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::{ParsedDirectives, SandboxError, example, tokens};
 
 /// The fields of a request that the sandbox uses.
-pub(super) struct GenerationRequest {
+pub(super) struct GenerationRequest<'a> {
     pub(super) model: String,
     pub(super) stream: bool,
     pub(super) prompt_tokens: usize,
-    pub(super) last_text: String,
+    pub(super) last_text: Cow<'a, str>,
     pub(super) max_tokens: Option<usize>,
     pub(super) format: OutputFormat,
     pub(super) tool: Option<ForcedTool>,
@@ -42,7 +44,7 @@ impl Generated {
     }
 }
 
-pub(super) fn generate(request: &GenerationRequest, directives: &ParsedDirectives<'_>) -> Generated {
+pub(super) fn generate(request: &GenerationRequest<'_>, directives: &ParsedDirectives<'_>) -> Generated {
     if let (Some(tool), None) = (&request.tool, directives.reply) {
         let arguments = example::example_of(&tool.parameters).to_string();
         return Generated::ToolCall { name: tool.name.clone(), arguments };
@@ -124,10 +126,13 @@ pub(super) fn limit_of(body: &Value, keys: &[&'static str]) -> Result<Option<usi
 }
 
 /// The role and the text of each message or input item.
+/// The role and the text of a message. A request may be large, so the text is copied only if it has several parts.
+type Message<'a> = (&'a str, Cow<'a, str>);
+
 pub(super) fn messages_of<'a>(
     items: &'a [Value],
     param: &'static str,
-) -> Result<Vec<(&'a str, String)>, SandboxError> {
+) -> Result<Vec<Message<'a>>, SandboxError> {
     items
         .iter()
         .map(|item| {
@@ -140,24 +145,22 @@ pub(super) fn messages_of<'a>(
         .collect()
 }
 
-fn text_of(content: &Value) -> String {
+fn text_of(content: &Value) -> Cow<'_, str> {
     match content {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.into(),
         Value::Array(parts) => {
             let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
-            texts.join("\n")
+            texts.join("\n").into()
         }
-        _ => String::new(),
+        _ => Cow::Borrowed(""),
     }
 }
 
 /// The last user text, and the number of tokens of all texts.
-pub(super) fn last_user_text(messages: &[(&str, String)]) -> (String, usize) {
-    let last = messages.iter().rev().find(|(role, text)| *role == "user" && !text.is_empty());
-    (
-        last.map(|(_, text)| text.clone()).unwrap_or_default(),
-        messages.iter().map(|(_, text)| tokens(text)).sum(),
-    )
+pub(super) fn last_user_text(messages: Vec<Message<'_>>) -> (Cow<'_, str>, usize) {
+    let count = messages.iter().map(|(_, text)| tokens(text)).sum();
+    let last = messages.into_iter().rev().find(|(role, text)| *role == "user" && !text.is_empty());
+    (last.map(|(_, text)| text).unwrap_or_default(), count)
 }
 
 /// Parses `response_format`, or `text.format` of the responses API, which nests the schema one level less.

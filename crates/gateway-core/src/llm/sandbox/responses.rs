@@ -15,8 +15,8 @@ pub(super) fn responses(
 ) -> Result<SandboxBody, SandboxError> {
     let model = model_of(body)?;
     let (last_text, input_tokens) = match body.get("input") {
-        Some(Value::String(text)) => (text.clone(), tokens(text)),
-        Some(Value::Array(items)) => last_user_text(&messages_of(items, "input")?),
+        Some(Value::String(text)) => (text.into(), tokens(text)),
+        Some(Value::Array(items)) => last_user_text(messages_of(items, "input")?),
         _ => return Err(SandboxError::field("input", "input must be a text or a list of items.")),
     };
     let instructions = body.get("instructions").and_then(Value::as_str);
@@ -47,7 +47,7 @@ pub(super) fn responses(
 
 /// The response object: in progress without output, completed with it.
 fn response(
-    request: &GenerationRequest,
+    request: &GenerationRequest<'_>,
     generated: Option<&Generated>,
     output: &Value,
     seed: &Seed,

@@ -12,6 +12,7 @@ use gateway_core::datasets::CaseContent;
 use gateway_core::datasets::import::{ImportError, ImportFormat, check, read};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_core::time::HOUR;
+use gateway_store::StoreError;
 use gateway_store::datasets::{self, StagedImport};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -31,7 +32,7 @@ use crate::app::App;
 use crate::compute::{Cancellation, WaitLimits};
 use crate::problem::{ApiResult, Problem};
 
-/// The last transaction of an import touches all of its rows.
+/// All rows of an import are in memory at once.
 const MAX_ROWS: u64 = 200_000;
 /// Rows that are stored in one transaction.
 const BATCH_ROWS: usize = 1_000;
@@ -121,12 +122,11 @@ async fn store(
     }
     tx.commit().await?;
     while datasets::delete_abandoned(&app.services.db, id, now.plus(-ABANDONED_AFTER)).await? > 0 {}
-    let Some((first, _)) = batch.first() else { return Ok(()) };
-    let mut range = (*first, *first);
+    let mut ranges = Vec::new();
     let import =
         StagedImport { number: app.services.ids.next_row_id(), version: dataset.current_version + 1, now };
-    while let Some((last, _)) = batch.last() {
-        range.1 = *last;
+    while let Some(range) = batch.first().zip(batch.last()).map(|(first, last)| (first.0, last.0)) {
+        ranges.push(range);
         let mut tx = app.services.db.begin().await?;
         import.add(&mut tx, id, batch).await?;
         tx.commit().await?;
@@ -134,16 +134,38 @@ async fn store(
     }
     let mut tx = app.services.db.begin().await?;
     let dataset = lock_with_room(&mut tx, org, id, rows).await?;
-    import.publish(&mut tx, &dataset, range).await?;
+    import.publish(&mut tx, &dataset).await?;
     datasets::update_case_count(&mut tx, &dataset, count(rows), now).await?;
     tx.record(entry);
     tx.commit().await?;
+    if let Err(error) = finish(app, id, import, ranges).await {
+        tracing::debug!(%error, "the next change of the dataset completes the import");
+    }
     if rows >= ANALYZE_MIN_ROWS
         && let Err(error) = datasets::analyze_cases(&app.services.db).await
     {
         tracing::debug!(%error, "cannot update the statistics after a large import; reading may be slow for a while");
     }
     Ok(())
+}
+
+async fn finish(
+    app: &App,
+    id: DatasetId,
+    import: StagedImport,
+    ranges: Vec<(CaseId, CaseId)>,
+) -> Result<(), StoreError> {
+    for range in ranges {
+        let mut tx = app.services.db.begin().await?;
+        let goes_on = import.publish_batch(&mut tx, id, range).await?;
+        tx.commit().await?;
+        if !goes_on {
+            return Ok(());
+        }
+    }
+    let mut tx = app.services.db.begin().await?;
+    import.finish(&mut tx, id).await?;
+    tx.commit().await
 }
 
 /// A body that is not JSON is a bad request; everything else that cannot be imported is unprocessable.
