@@ -110,7 +110,8 @@ proptest! {
         let read: Vec<i64> = ids.iter().copied().filter(|id| expected.contains(id)).collect();
         prop_assert_eq!(&read, &expected);
         prop_assert!(ids.is_sorted_by(|a, b| a < b), "{:?}", ids);
-        for range in damaged {
+        // Without markers, a record inside of the body of a damaged one may be taken for the next.
+        for range in damaged.iter().filter(|_| is_marked) {
             prop_assert!(touched.iter().any(|touched| touched.start <= range.end), "{:?}", range);
         }
     }
