@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gateway_core::histogram::{Histogram, HistogramReading};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
@@ -40,8 +40,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '20s'; \
                                 SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; \
                                 SET tcp_keepalives_count = 3";
-/// A returned connection that does not respond to a ping in this time is dropped.
-pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A connection that does not respond to a ping in this time is dropped.
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Upper bounds of the histogram of waits, in microseconds.
 const WAIT_BUCKETS: [u64; 10] =
@@ -422,6 +422,12 @@ async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> 
     Ok(Pool::Postgres(pool))
 }
 
+/// An error drops the connection without a graceful close, which could block as well.
+async fn is_alive(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let ping = tokio::time::timeout(PING_TIMEOUT, connection.ping()).await;
+    ping.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
+}
+
 fn postgres_pool(connections: u32) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(connections)
@@ -429,11 +435,9 @@ fn postgres_pool(connections: u32) -> PgPoolOptions {
         .after_connect(|connection, _| {
             Box::pin(async move { connection.execute(SESSION_SETTINGS).await.map(|_| ()) })
         })
-        .after_release(|connection, _| {
-            Box::pin(async move {
-                let ping = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
-                // Returning an error drops the connection without a graceful close, which could block as well.
-                ping.map_err(|_| sqlx::Error::PoolTimedOut)?.map(|()| true)
-            })
-        })
+        // Instead of sqlx's own ping, which has no limit: after an outage each dead connection would use up the whole
+        // time that a caller waits. With a limit, the caller gets a new connection.
+        .test_before_acquire(false)
+        .before_acquire(|connection, _| Box::pin(is_alive(connection)))
+        .after_release(|connection, _| Box::pin(is_alive(connection)))
 }

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::db::{ACQUIRE_TIMEOUT, Dialect, RELEASE_TIMEOUT, with_timeout};
+use crate::db::{ACQUIRE_TIMEOUT, Dialect, PING_TIMEOUT, with_timeout};
 use crate::faults::{self, DbCall, Faults};
 use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
 use crate::{StoreError, audit};
@@ -248,7 +248,7 @@ impl Connection {
     /// Rolls back and returns the connection to its pool, or closes it if that is not possible.
     async fn roll_back(mut self, state: State) {
         let is_usable = state != State::Unknown
-            && matches!(tokio::time::timeout(RELEASE_TIMEOUT, self.control("ROLLBACK")).await, Ok(Ok(())));
+            && matches!(tokio::time::timeout(PING_TIMEOUT, self.control("ROLLBACK")).await, Ok(Ok(())));
         if !is_usable {
             self.close().await;
         }
