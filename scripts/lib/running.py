@@ -101,6 +101,7 @@ class Gateway:
             "GATEWAY_RATE_LIMIT_PRO": "0",
             "GATEWAY_RATE_LIMIT_ENTERPRISE": "0",
             "GATEWAY_AUTH_ATTEMPTS": "1000000",
+            "GATEWAY_AUTH_FAILURES": "1000000",
             "GATEWAY_EGRESS_PRIVATE": "allow",
         }
         return kept | nowhere | ours | self.settings
