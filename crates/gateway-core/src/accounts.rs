@@ -57,6 +57,8 @@ pub struct OrgSettings {
     pub audit_reads: AuditReads,
     /// Days after which audit entries are removed.
     pub audit_retention_days: u32,
+    /// The provider of requests without `X-Gateway-Provider`: a name, or `auto`. Null: they are refused.
+    pub default_provider: Option<String>,
 }
 
 /// Whose reads are recorded in the audit log.
@@ -78,6 +80,7 @@ impl Default for OrgSettings {
             auditors: Vec::new(),
             audit_reads: AuditReads::default(),
             audit_retention_days: 365,
+            default_provider: None,
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::llm::failure::{Failure, Fault};
+use crate::llm::failure::{Failure, Fault, Refusal};
 use crate::route::splitmix64;
 
 /// The first backoff before a retry at the same target; it doubles with each further retry.
@@ -131,22 +131,33 @@ fn backoff(retry: u32, jitter: f64) -> Duration {
 }
 
 /// The targets of a request that have not been tried yet. Targets with an open circuit breaker come after all others:
-/// they never delay a healthy target, but are better than no target.
+/// they never delay a healthy target, but are better than no target. Targets that are reserved for a refusal come first
+/// after it, and after nothing else.
 #[derive(Debug)]
 pub struct TargetQueue {
     next: usize,
     count: usize,
     skipped: VecDeque<usize>,
+    reserved: VecDeque<(Refusal, usize)>,
 }
 
 impl TargetQueue {
-    pub fn new(count: usize) -> Self {
-        Self { next: 0, count, skipped: VecDeque::new() }
+    /// A queue of the targets before `count`, and of reserved ones.
+    pub fn new(count: usize, reserved: impl IntoIterator<Item = (Refusal, usize)>) -> Self {
+        Self { next: 0, count, skipped: VecDeque::new(), reserved: reserved.into_iter().collect() }
     }
 
     /// Removes and returns the index of the next target. `is_allowed` asks the circuit breaker of a target, which is
-    /// not consulted for the last one and for targets that were skipped before.
-    pub fn pop(&mut self, mut is_allowed: impl FnMut(usize) -> bool) -> Option<usize> {
+    /// not consulted for the last one, for targets that were skipped before and for reserved ones.
+    pub fn pop(
+        &mut self,
+        after: Option<Refusal>,
+        mut is_allowed: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        let reserved = after.and_then(|after| self.reserved.iter().position(|(of, _)| *of == after));
+        if let Some((_, index)) = reserved.and_then(|at| self.reserved.remove(at)) {
+            return Some(index);
+        }
         while self.next < self.count {
             let index = self.next;
             self.next += 1;
@@ -158,8 +169,14 @@ impl TargetQueue {
         self.skipped.pop_front()
     }
 
+    /// No target is left but reserved ones.
     pub fn is_empty(&self) -> bool {
         self.next == self.count && self.skipped.is_empty()
+    }
+
+    /// A target is reserved for this refusal.
+    pub fn has_reserved(&self, refusal: Refusal) -> bool {
+        self.reserved.iter().any(|(of, _)| *of == refusal)
     }
 }
 
@@ -383,9 +400,9 @@ mod tests {
             (&[0, 1, 2], [3, 0, 1, 2]),
             (&[3], [0, 1, 2, 3]),
         ] {
-            let mut queue = TargetQueue::new(4);
+            let mut queue = TargetQueue::new(4, []);
             let order: Vec<usize> =
-                std::iter::from_fn(|| queue.pop(|index| !denied.contains(&index))).collect();
+                std::iter::from_fn(|| queue.pop(None, |index| !denied.contains(&index))).collect();
             assert_eq!(order, expected, "{denied:?}");
             assert!(queue.is_empty());
         }
@@ -393,11 +410,26 @@ mod tests {
 
     #[test]
     fn the_queue_is_empty_while_the_last_target_is_tried() {
-        let mut queue = TargetQueue::new(2);
-        assert_eq!(queue.pop(|_| false), Some(1));
+        let mut queue = TargetQueue::new(2, []);
+        assert_eq!(queue.pop(None, |_| false), Some(1));
         assert!(!queue.is_empty(), "the skipped one is left");
-        assert_eq!(queue.pop(|_| false), Some(0));
+        assert_eq!(queue.pop(None, |_| false), Some(0));
         assert!(queue.is_empty());
-        assert_eq!(queue.pop(|_| true), None);
+        assert_eq!(queue.pop(None, |_| true), None);
+    }
+
+    #[test]
+    fn reserved_targets_come_first_after_their_refusal_only() {
+        use Refusal::{ContentFilter, Context};
+        let mut queue = TargetQueue::new(2, [(Context, 2), (ContentFilter, 3), (Context, 4)]);
+        assert_eq!(queue.pop(None, |_| true), Some(0));
+        assert!(queue.has_reserved(Context) && queue.has_reserved(ContentFilter));
+        assert_eq!(queue.pop(Some(Context), |_| true), Some(2));
+        assert_eq!(queue.pop(Some(Context), |_| true), Some(4));
+        assert!(!queue.has_reserved(Context));
+        assert_eq!(queue.pop(Some(Context), |_| true), Some(1), "then the others");
+        assert!(queue.is_empty());
+        assert_eq!(queue.pop(None, |_| true), None);
+        assert_eq!(queue.pop(Some(ContentFilter), |_| true), Some(3));
     }
 }

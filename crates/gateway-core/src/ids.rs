@@ -71,6 +71,8 @@ uuid_id! {
     /// A background job.
     JobId,
     PromptId,
+    /// A named model.
+    ModelId,
     DatasetId,
     /// A test case of a dataset.
     CaseId,

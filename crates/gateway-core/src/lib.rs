@@ -23,6 +23,7 @@ pub mod llm;
 pub mod log_view;
 pub mod logs;
 pub mod memory;
+pub mod models;
 pub mod otlp;
 pub mod pricing;
 pub mod prompts;

@@ -13,6 +13,8 @@ pub enum Quota {
     Datasets,
     Webhooks,
     Exports,
+    /// Named models.
+    Models,
     /// Log rows of a day. Further ones are counted in usage and budgets but not stored.
     RowsPerDay,
     /// Bytes of the bodies of a day's log rows. Further rows are stored without bodies.
@@ -20,13 +22,14 @@ pub enum Quota {
 }
 
 impl Quota {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Keys,
         Self::Providers,
         Self::Prompts,
         Self::Datasets,
         Self::Webhooks,
         Self::Exports,
+        Self::Models,
         Self::RowsPerDay,
         Self::BodyBytesPerDay,
     ];
@@ -39,6 +42,7 @@ impl Quota {
             Self::Datasets => "datasets",
             Self::Webhooks => "webhooks",
             Self::Exports => "exports",
+            Self::Models => "models",
             Self::RowsPerDay => "rows_per_day",
             Self::BodyBytesPerDay => "body_bytes_per_day",
         }
@@ -62,9 +66,9 @@ const GIB: u64 = 1 << 30;
 impl Default for Quotas {
     fn default() -> Self {
         Self([
-            [1_000, 100, 1_000, 1_000, 100, 100, 1_000_000, 10 * GIB],
-            [10_000, 500, 10_000, 10_000, 100, 100, 10_000_000, 100 * GIB],
-            [100_000, 2_000, 100_000, 100_000, 100, 100, 100_000_000, 1_000 * GIB],
+            [1_000, 100, 1_000, 1_000, 100, 100, 2_000, 1_000_000, 10 * GIB],
+            [10_000, 500, 10_000, 10_000, 100, 100, 2_000, 10_000_000, 100 * GIB],
+            [100_000, 2_000, 100_000, 100_000, 100, 100, 2_000, 100_000_000, 1_000 * GIB],
         ])
     }
 }

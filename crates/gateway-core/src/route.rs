@@ -57,7 +57,77 @@ pub struct TargetFacts {
     pub price: Option<Decimal>,
     /// Recent time to the start of a response in milliseconds. None if not measured.
     pub latency: Option<f64>,
+    /// The session of the request used it before. Its prompt cache is there, so a faster one does not replace it.
+    pub is_pinned: bool,
     pub weight: u32,
+}
+
+/// Targets and how they are ordered. The targets of headers are one group; those of a named model may be groups within a
+/// group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    pub strategy: RouteStrategy,
+    /// In the group around it.
+    pub weight: u32,
+    pub members: Vec<Member>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Member {
+    Target { index: usize, weight: u32 },
+    Group(Group),
+}
+
+impl Group {
+    /// All targets in one group.
+    pub fn flat(strategy: RouteStrategy, weights: impl Iterator<Item = u32>) -> Self {
+        let members = weights.enumerate().map(|(index, weight)| Member::Target { index, weight }).collect();
+        Self { strategy, weight: 1, members }
+    }
+
+    /// Whether some targets are ordered by the strategy.
+    pub fn uses(&self, strategy: RouteStrategy) -> bool {
+        let uses = |member: &Member| matches!(member, Member::Group(group) if group.uses(strategy));
+        self.strategy == strategy || self.members.iter().any(uses)
+    }
+
+    /// Returns the indices of the targets in the order in which they are tried. `facts` are by index; their weights are
+    /// not used. Groups are ordered by their best target.
+    pub fn order(&self, facts: &[TargetFacts], seed: u64) -> Vec<usize> {
+        let mut indices = Vec::with_capacity(facts.len());
+        self.append_to(&mut indices, facts, seed);
+        indices
+    }
+
+    fn append_to(&self, indices: &mut Vec<usize>, facts: &[TargetFacts], seed: u64) {
+        let of_members: Vec<TargetFacts> = self.members.iter().map(|member| member.facts(facts)).collect();
+        for place in order(self.strategy, &of_members, seed) {
+            match &self.members[place] {
+                Member::Target { index, .. } => indices.push(*index),
+                // Another seed than the group around it, so that the choices do not depend on each other.
+                Member::Group(group) => group.append_to(indices, facts, splitmix64(seed)),
+            }
+        }
+    }
+}
+
+impl Member {
+    fn facts(&self, facts: &[TargetFacts]) -> TargetFacts {
+        match self {
+            Self::Target { index, weight } => {
+                TargetFacts { weight: *weight, ..facts.get(*index).copied().unwrap_or_default() }
+            }
+            Self::Group(group) => {
+                let all = || group.members.iter().map(|member| member.facts(facts));
+                TargetFacts {
+                    price: all().filter_map(|facts| facts.price).min(),
+                    latency: all().filter_map(|facts| facts.latency).min_by(f64::total_cmp),
+                    is_pinned: all().any(|facts| facts.is_pinned),
+                    weight: group.weight,
+                }
+            }
+        }
+    }
 }
 
 pub fn parse_chain(text: &str) -> Result<Vec<FallbackStep>, InvalidChain> {
@@ -89,9 +159,9 @@ pub fn parse_step(text: &str) -> Result<FallbackStep, InvalidChain> {
 }
 
 /// Returns the indices of the targets in the order in which they are tried. A target without a measured latency comes
-/// first, because trying it measures it; a target without a price comes last. Requests of one session share a `seed`,
-/// so that a weighted order is stable within the session.
-pub fn order(strategy: RouteStrategy, facts: &[TargetFacts], seed: u64) -> Vec<usize> {
+/// first, because trying it measures it; a target without a price comes last, and so does one of weight 0. Requests of
+/// one session share a `seed`, so that a weighted order is stable within the session.
+fn order(strategy: RouteStrategy, facts: &[TargetFacts], seed: u64) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..facts.len()).collect();
     match strategy {
         RouteStrategy::Order => {}
@@ -99,9 +169,12 @@ pub fn order(strategy: RouteStrategy, facts: &[TargetFacts], seed: u64) -> Vec<u
             (Some(a), Some(b)) => a.cmp(&b),
             (a, b) => b.is_some().cmp(&a.is_some()),
         }),
-        RouteStrategy::Fastest => indices.sort_by(|&a, &b| match (facts[a].latency, facts[b].latency) {
-            (Some(a), Some(b)) => a.total_cmp(&b),
-            (a, b) => a.is_some().cmp(&b.is_some()),
+        RouteStrategy::Fastest => indices.sort_by(|&a, &b| {
+            let by_latency = match (facts[a].latency, facts[b].latency) {
+                (Some(a), Some(b)) => a.total_cmp(&b),
+                (a, b) => a.is_some().cmp(&b.is_some()),
+            };
+            facts[b].is_pinned.cmp(&facts[a].is_pinned).then(by_latency)
         }),
         RouteStrategy::Weighted => {
             let scores = scores(facts.iter().map(|facts| facts.weight), seed);
@@ -122,7 +195,11 @@ pub fn pick_weighted(candidates: impl Iterator<Item = (u64, u32)>, seed: u64) ->
 }
 
 fn scores(weights: impl Iterator<Item = u32>, seed: u64) -> Vec<f64> {
-    weights.zip(1..).map(|(weight, place)| score(splitmix64(seed ^ splitmix64(place)), weight)).collect()
+    let score_of = |(weight, place): (u32, u64)| match weight {
+        0 => f64::INFINITY,
+        weight => score(splitmix64(seed ^ splitmix64(place)), weight),
+    };
+    weights.zip(1..).map(score_of).collect()
 }
 
 /// The candidate with the smallest score wins; the probability to win is proportional to the weight.
@@ -193,6 +270,52 @@ mod tests {
         let facts =
             [Some(80.0), None, Some(20.0)].map(|latency| TargetFacts { latency, ..TargetFacts::default() });
         assert_eq!(order(RouteStrategy::Fastest, &facts, 0), [1, 2, 0]);
+    }
+
+    #[test]
+    fn the_target_of_a_session_comes_before_faster_and_unmeasured_ones() {
+        let facts = [Some(80.0), None, Some(20.0)].map(|latency| TargetFacts {
+            latency,
+            is_pinned: latency == Some(80.0),
+            ..TargetFacts::default()
+        });
+        assert_eq!(order(RouteStrategy::Fastest, &facts, 0), [0, 1, 2]);
+        assert_eq!(order(RouteStrategy::Order, &facts, 0), [0, 1, 2]);
+    }
+
+    fn target(index: usize, weight: u32) -> Member {
+        Member::Target { index, weight }
+    }
+
+    fn group(strategy: RouteStrategy, weight: u32, members: Vec<Member>) -> Group {
+        Group { strategy, weight, members }
+    }
+
+    #[test]
+    fn a_group_is_ordered_by_its_best_target_and_then_by_its_own_strategy() {
+        let facts =
+            [5, 3, 9, 1].map(|price| TargetFacts { price: Some(price.into()), ..TargetFacts::default() });
+        let inner = group(RouteStrategy::Order, 1, vec![target(2, 1), target(3, 1)]);
+        let outer = group(RouteStrategy::Cheapest, 1, vec![target(0, 1), target(1, 1), Member::Group(inner)]);
+        assert_eq!(outer.order(&facts, 0), [2, 3, 1, 0]);
+        assert!(outer.uses(RouteStrategy::Order) && !outer.uses(RouteStrategy::Fastest));
+        let latencies = [Some(50.0), None, Some(10.0), None]
+            .map(|latency| TargetFacts { latency, ..TargetFacts::default() });
+        let inner = group(RouteStrategy::Fastest, 1, vec![target(2, 1), target(3, 1)]);
+        let outer = group(RouteStrategy::Fastest, 1, vec![target(0, 1), Member::Group(inner)]);
+        assert_eq!(outer.order(&latencies, 0), [3, 2, 0], "the fastest of the group counts");
+    }
+
+    #[test]
+    fn a_weight_of_a_group_is_its_share_and_a_weight_of_0_comes_last() {
+        let inner = group(RouteStrategy::Weighted, 3, vec![target(0, 1), target(1, 1)]);
+        let outer = group(RouteStrategy::Weighted, 1, vec![Member::Group(inner), target(2, 1), target(3, 0)]);
+        let facts = [TargetFacts::default(); 4];
+        let orders: Vec<Vec<usize>> = (0..10_000).map(|seed| outer.order(&facts, splitmix64(seed))).collect();
+        let first = |index| orders.iter().filter(|order| order[0] == index).count();
+        assert!((2_350..2_650).contains(&first(2)), "{}", first(2));
+        assert!((3_550..3_950).contains(&first(0)) && (3_550..3_950).contains(&first(1)), "{}", first(0));
+        assert!(orders.iter().all(|order| order[3] == 3));
     }
 
     #[test]

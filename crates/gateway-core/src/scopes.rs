@@ -129,6 +129,11 @@ impl Scopes {
         providers.granted() && models.granted()
     }
 
+    /// Whether the named model is allowed: its name, and the provider of each of its targets.
+    pub fn allow_named<'a>(&self, name: &str, mut providers: impl Iterator<Item = &'a str>) -> bool {
+        providers.all(|provider| self.allow(provider, Some(name)))
+    }
+
     /// All providers and models.
     fn reaches_all(&self) -> bool {
         self.0.iter().any(|scope| matches!(scope, Scope::All | Scope::Proxy))
@@ -211,6 +216,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_named_model_needs_its_name_and_all_its_providers() {
+        for (scopes, allowed) in [
+            (&["*"][..], true),
+            (&["proxy"], true),
+            (&["read"], false),
+            (&["model:smart"], true),
+            (&["model:sm*"], true),
+            (&["model:gpt-4o"], false),
+            (&["provider:openai"], false),
+            (&["provider:openai", "provider:groq"], true),
+            (&["provider:openai", "provider:groq", "model:smart"], true),
+            (&["provider:openai", "model:smart"], false),
+        ] {
+            let scopes = Scopes::parse(scopes).unwrap();
+            let providers = ["openai", "groq"].into_iter();
+            assert_eq!(scopes.allow_named("smart", providers), allowed, "{scopes:?}");
+        }
+    }
 
     #[test]
     fn several_scopes_combine_by_kind() {

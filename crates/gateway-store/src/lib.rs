@@ -28,6 +28,7 @@ pub mod jobs;
 pub mod keys;
 pub mod logs;
 pub mod members;
+pub mod models;
 pub mod names;
 pub mod org_purges;
 pub mod orgs;

@@ -53,6 +53,7 @@ const STATE: &[(&str, &str)] = &[
     ("audit", include_str!("../migrations/0021_audit.sql")),
     ("audit_checkpoints", include_str!("../migrations/0022_audit_checkpoints.sql")),
     ("dataset_publishing", include_str!("../migrations/0023_dataset_publishing.sql")),
+    ("models", include_str!("../migrations/0024_models.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 23] = [
+    const RELEASED_STATE: [(&str, &str); 24] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -291,6 +292,7 @@ mod tests {
         ("audit", "d760293bf4719ba21ab48f97e9acac5e91cac4b9141b7e4659f8b6b9318f60a6"),
         ("audit_checkpoints", "adb5b1c3c80ae622f0bc4e2ed1056ed5745de0a428c68043d43b8d7470b1884f"),
         ("dataset_publishing", "dd8804208dced3e4178124ee656f28d26898f3724f9185f40a932816a2cfa6c4"),
+        ("models", "539e4af487fce9d1730553b380800274ca5884495b2e303556e2df9dbc263f1a"),
     ];
     const RELEASED_LOGS: [(&str, &str); 7] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

@@ -9,8 +9,8 @@ use sqlx::AssertSqlSafe;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
-const IN_STATE: [Quota; 5] =
-    [Quota::Keys, Quota::Providers, Quota::Prompts, Quota::Datasets, Quota::Webhooks];
+const IN_STATE: [Quota; 6] =
+    [Quota::Keys, Quota::Providers, Quota::Prompts, Quota::Datasets, Quota::Webhooks, Quota::Models];
 
 /// Counts what organization `$1` has, of keys what is valid at the time `$2`. None for what the log database has.
 fn count_sql(quota: Quota) -> Option<&'static str> {
@@ -23,6 +23,7 @@ fn count_sql(quota: Quota) -> Option<&'static str> {
         Quota::Prompts => "SELECT COUNT(*) AS n FROM prompts WHERE org_id = $1",
         Quota::Datasets => "SELECT COUNT(*) AS n FROM datasets WHERE org_id = $1",
         Quota::Webhooks => "SELECT COUNT(*) AS n FROM webhooks WHERE org_id = $1",
+        Quota::Models => "SELECT COUNT(*) AS n FROM models WHERE org_id = $1",
         Quota::Exports | Quota::RowsPerDay | Quota::BodyBytesPerDay => return None,
     })
 }

@@ -9,7 +9,7 @@ use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
     AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId,
-    OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
+    ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
 };
 use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;
@@ -77,6 +77,7 @@ arg_from! {
     VerdictId => Text, |v: VerdictId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
     PromptId => Text, |v: PromptId| v.to_string();
+    ModelId => Text, |v: ModelId| v.to_string();
     DatasetId => Text, |v: DatasetId| v.to_string();
     CaseId => Text, |v: CaseId| v.to_string();
     PlayId => Text, |v: PlayId| v.to_string();
@@ -298,6 +299,7 @@ parsed_columns!(
     OrgId,
     PlayId,
     PromptId,
+    ModelId,
     RubricId,
     SkillId,
     TeamId,

@@ -8,7 +8,7 @@ use http::StatusCode;
 use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::Proxy;
-use crate::proxy::internal_request::resolve_provider;
+use crate::proxy::internal_request::{AUTO, resolve_provider};
 pub use crate::proxy::internal_request::{Endpoint, InternalRequest, ModelResponse, StreamingResponse};
 pub use crate::proxy::origin::CallSummary;
 use crate::proxy::state::ProxyState;
@@ -55,11 +55,22 @@ impl InternalCaller {
     }
 }
 
-/// Checks whether the caller may use the model. For calls that are made later, by the organization.
+/// Checks whether the caller may use the model; `auto` is for named models. For calls that are made later, by the
+/// organization.
 pub fn check_allowed(identity: &Identity, provider: &str, model: &str) -> ApiResult<()> {
-    let target = resolve_provider(identity, provider)?;
+    let named = if provider == AUTO { identity.org.models.find(model)? } else { None };
+    if named.is_none() {
+        resolve_provider(identity, provider)?;
+    }
     let Principal::Key(key) = &identity.principal else { return Ok(()) };
-    if key.scopes.allow(&target.name, Some(model)) {
+    let is_allowed = match &named {
+        Some((named, _)) => {
+            let providers = named.targets().iter().map(|target| target.provider.as_str());
+            key.scopes.allow_named(model, providers)
+        }
+        None => key.scopes.allow(provider, Some(model)),
+    };
+    if is_allowed {
         return Ok(());
     }
     let message = format!("the key's scopes do not allow the model '{model}' of {provider}");

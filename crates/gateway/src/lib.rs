@@ -29,6 +29,7 @@ pub mod log;
 mod low_priority;
 pub mod memory;
 pub mod metrics;
+pub mod models;
 mod outbound;
 pub mod problem;
 pub mod prompts;

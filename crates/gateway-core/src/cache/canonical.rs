@@ -62,6 +62,8 @@ pub struct CacheTarget<'a> {
     /// The base URL of an organization's own provider, so that a changed URL invalidates its entries.
     pub base: Option<&'a str>,
     pub model: Option<&'a str>,
+    /// Fields that the target sets in the body; empty if there are none.
+    pub edits: &'a str,
 }
 
 /// Everything except the body that can change a response.
@@ -200,10 +202,14 @@ fn hash_key(kind: &str, parts: &KeyParts<'_>, body: &[u8]) -> CacheKey {
     add(org.0.as_bytes());
     add(namespace.as_bytes());
     add(&(targets.len() as u64).to_le_bytes());
-    for CacheTarget { provider, base, model } in targets {
+    for CacheTarget { provider, base, model, edits } in targets {
         add(provider.as_bytes());
         add_optional(&mut add, *base);
         add_optional(&mut add, *model);
+        if !edits.is_empty() {
+            add(b"edits");
+            add(edits.as_bytes());
+        }
     }
     add_optional(&mut add, format);
     add(path_without_streaming(path).as_bytes());

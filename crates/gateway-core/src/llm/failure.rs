@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use jiff::fmt::rfc2822::DateTimeParser;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,18 @@ pub enum AttemptOutcome {
     StreamError,
     /// The request cannot be translated into the target's format and was not sent.
     Untranslatable,
+    /// The provider refused the input. Only where the route has targets for it; else it is the status.
+    Refused(Refusal),
+}
+
+/// Why a provider refuses an input that another model may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The input is too long for the model.
+    Context,
+    /// The provider's filter refused the content.
+    ContentFilter,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +75,78 @@ pub fn classify(outcome: AttemptOutcome) -> Option<Failure> {
         | AttemptOutcome::StreamError => (Fault::Target, true, true),
         // The target is not at fault, but another target may support the request.
         AttemptOutcome::Untranslatable => (Fault::Caller, false, true),
+        AttemptOutcome::Refused(_) => (Fault::Caller, false, false),
     };
     Some(Failure { fault, retry, next })
+}
+
+/// How providers say that the input is too long, in lower case: OpenAI and servers with its API, Anthropic, Gemini,
+/// Bedrock, Cohere, Mistral.
+const CONTEXT_TEXTS: [&str; 12] = [
+    "context_length_exceeded",
+    "maximum context length",
+    "exceeds the context window",
+    "exceed context limit",
+    "context_window_exceeded",
+    "prompt is too long",
+    "input is too long",
+    "too many input tokens",
+    "exceeds the maximum number of tokens",
+    "reduce the length of the messages",
+    "too many tokens: total number of tokens",
+    "too large for model with",
+];
+/// How providers say that a filter refused the content, in lower case: OpenAI, Azure, Anthropic, Gemini, Bedrock.
+const CONTENT_FILTER_TEXTS: [&str; 9] = [
+    "content_filter",
+    "content_policy_violation",
+    "responsibleaipolicyviolation",
+    "content management policy",
+    "blocked by content filtering policy",
+    "prohibited_content",
+    "blocked by safety",
+    "guardrail_intervened",
+    "content_filtered",
+];
+/// Reasons with which a response ends if a filter refused the content, in lower case.
+const FILTERED_FINISHES: [&str; 10] = [
+    "content_filter",
+    "refusal",
+    "safety",
+    "prohibited_content",
+    "blocklist",
+    "spii",
+    "recitation",
+    "content_filtered",
+    "guardrail_intervened",
+    "error_toxic",
+];
+
+impl Refusal {
+    /// Reads the body of an error, or the error inside a stream.
+    pub fn of_error(text: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(text).to_lowercase();
+        let has = |texts: &[&str]| texts.iter().any(|known| text.contains(known));
+        if has(&CONTEXT_TEXTS) {
+            Some(Self::Context)
+        } else if has(&CONTENT_FILTER_TEXTS) {
+            Some(Self::ContentFilter)
+        } else {
+            None
+        }
+    }
+
+    /// Reads the reason for which a successful response ended.
+    pub fn of_finish(reason: &str) -> Option<Self> {
+        let reason = reason.to_lowercase();
+        if reason == "model_context_window_exceeded" {
+            Some(Self::Context)
+        } else if FILTERED_FINISHES.contains(&reason.as_str()) {
+            Some(Self::ContentFilter)
+        } else {
+            None
+        }
+    }
 }
 
 /// A target that was silent for a shorter time than this has not failed: the caller set a short timeout, or the targets
@@ -175,6 +259,45 @@ mod tests {
         }
         const FALLBACK: Option<Failure> = Some(Failure { fault: Fault::Caller, retry: false, next: true });
         assert_eq!(classify(AttemptOutcome::Untranslatable), FALLBACK);
+    }
+
+    #[test]
+    fn refusals_are_read_from_every_providers_words() {
+        use Refusal::{ContentFilter, Context};
+        for (text, expected) in [
+            (r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#, Some(Context)),
+            (r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#, Some(Context)),
+            (
+                r#"{"type":"error","error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+                Some(Context),
+            ),
+            (r#"{"error":{"message":"input length and `max_tokens` exceed context limit"}}"#, Some(Context)),
+            (
+                r#"{"error":{"message":"The input token count (2) exceeds the maximum number of tokens allowed (1)."}}"#,
+                Some(Context),
+            ),
+            (r#"{"message":"Input is too long for requested model."}"#, Some(Context)),
+            (r#"{"error":{"code":"content_filter","innererror":{}}}"#, Some(ContentFilter)),
+            (r#"{"error":{"message":"Output blocked by content filtering policy"}}"#, Some(ContentFilter)),
+            (r#"{"error":{"message":"bad"}}"#, None),
+            ("", None),
+        ] {
+            assert_eq!(Refusal::of_error(text.as_bytes()), expected, "{text}");
+        }
+        for (reason, expected) in [
+            ("content_filter", Some(ContentFilter)),
+            ("SAFETY", Some(ContentFilter)),
+            ("refusal", Some(ContentFilter)),
+            ("model_context_window_exceeded", Some(Context)),
+            ("stop", None),
+            ("length", None),
+        ] {
+            assert_eq!(Refusal::of_finish(reason), expected, "{reason}");
+        }
+        for refusal in [Context, ContentFilter] {
+            let failure = classify(AttemptOutcome::Refused(refusal)).unwrap();
+            assert_eq!((failure.fault, failure.retry, failure.next), (Fault::Caller, false, false));
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod keys;
 mod logs;
 mod members;
 mod metrics;
+mod models;
 pub mod openapi;
 mod orgs;
 mod otel;
@@ -58,6 +59,7 @@ pub fn areas() -> Vec<Area> {
         apps::area(),
         budgets::area(),
         providers::area(),
+        models::area(),
         prompts::area(),
         datasets::area(),
         evals::area(),

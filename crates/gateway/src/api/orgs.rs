@@ -19,13 +19,15 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Json};
 use crate::app::App;
-use crate::auth::Principal;
+use crate::auth::{Identity, Principal};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::PlanChanges;
 use crate::jobs::purge_orgs;
 use crate::problem::{ApiResult, Problem};
 
 const MAX_AUDITORS: usize = 100;
+/// The default provider that is chosen by the model.
+const AUTO: &str = "auto";
 /// Days that an organization may keep its audit log.
 const AUDIT_RETENTION: std::ops::RangeInclusive<u32> = 30..=3650;
 
@@ -133,6 +135,9 @@ struct SettingsChange {
     audit_reads: Option<AuditReads>,
     #[schemars(range(min = 30, max = 3650))]
     audit_retention_days: Option<u32>,
+    /// The name of a provider, or `auto`. Null: requests must name a provider.
+    #[serde(default, deserialize_with = "double_option")]
+    default_provider: Option<Option<String>>,
 }
 
 async fn update(
@@ -160,7 +165,10 @@ async fn update(
     let settings = change
         .settings
         .as_ref()
-        .map(|change| apply_settings(&app, current.settings.clone(), change))
+        .map(|change| {
+            check_default_provider(&caller, change)?;
+            apply_settings(&app, current.settings.clone(), change)
+        })
         .transpose()?;
     let auditors = change.settings.as_ref().and_then(|change| change.auditors.as_deref());
     check_auditors(&mut tx, org, auditors.unwrap_or_default()).await?;
@@ -189,9 +197,22 @@ async fn check_auditors(tx: &mut Tx, org: OrgId, auditors: &[UserId]) -> ApiResu
     Ok(())
 }
 
+fn check_default_provider(caller: &Identity, change: &SettingsChange) -> ApiResult<()> {
+    match &change.default_provider {
+        Some(Some(name)) if name != AUTO && caller.org.providers.find(name).is_none() => {
+            let why = format!("must be {AUTO}, the name of a provider, or null");
+            Err(Problem::field("settings.default_provider", why))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     settings.audit_reads = change.audit_reads.unwrap_or(settings.audit_reads);
+    if let Some(provider) = &change.default_provider {
+        settings.default_provider.clone_from(provider);
+    }
     if let Some(days) = change.audit_retention_days {
         if !AUDIT_RETENTION.contains(&days) {
             return Err(Problem::field("settings.audit_retention_days", "must be between 30 and 3650"));

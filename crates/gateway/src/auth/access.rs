@@ -11,7 +11,7 @@ use gateway_core::time::Timestamp;
 use gateway_store::accounts::Membership;
 use gateway_store::cache_purges::{self, Generation};
 use gateway_store::user_sessions::{self, IssuedToken};
-use gateway_store::{StoreError, accounts, keys, orgs, providers};
+use gateway_store::{StoreError, accounts, keys, models, orgs, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -20,6 +20,7 @@ use super::tokens::{Claims, Tokens};
 use super::{Denied, Identity, KEY_HEADER, Principal, RowAccess};
 use crate::budgets::Budgets;
 use crate::loading_cache::LoadingCache;
+use crate::models::OrgModels;
 use crate::problem::{ApiResult, Problem};
 use crate::rate_limits::{FailureKind, RateLimiter};
 use crate::services::Services;
@@ -294,6 +295,7 @@ impl Access {
                 };
                 let providers = OrgProviders::new(vault, operator, id, &stored);
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
+                let models = OrgModels::new(models::latest(db, id).await?);
                 let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;
                 let memory = self.services.memory.account(id);
@@ -304,6 +306,7 @@ impl Access {
                     plan,
                     settings,
                     providers,
+                    models,
                     cache_purges,
                     budgets,
                     memory,

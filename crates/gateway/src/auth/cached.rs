@@ -14,6 +14,7 @@ use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
 use crate::memory::MemoryAccount;
+use crate::models::OrgModels;
 use crate::rate_limits::WindowCounter;
 use crate::targets::OrgProviders;
 
@@ -24,6 +25,7 @@ pub struct CachedOrg {
     pub plan: Plan,
     pub settings: OrgSettings,
     pub providers: OrgProviders,
+    pub models: OrgModels,
     /// The purges of its cached responses.
     pub(super) cache_purges: CachePurges,
     /// `None` if the organization has no budgets.

@@ -271,7 +271,7 @@ fn index_of(provider: &'static Provider) -> Option<usize> {
 fn outcome_index(outcome: Option<AttemptOutcome>) -> usize {
     match outcome {
         Some(AttemptOutcome::Status { code: 429 }) => 2,
-        Some(AttemptOutcome::Status { code: 400..=499 }) => 1,
+        Some(AttemptOutcome::Status { code: 400..=499 } | AttemptOutcome::Refused(_)) => 1,
         Some(AttemptOutcome::Status { code: 500.. }) => 3,
         Some(AttemptOutcome::Status { .. }) => 0,
         Some(AttemptOutcome::Connect) => 4,

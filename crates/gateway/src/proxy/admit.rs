@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use super::attempt::Attempt;
 use super::context::RequestContext;
 use super::credentials::has_callers_credential;
-use super::plan::{Plan, RouteTarget};
+use super::plan::{Plan, PlannedModel, RouteTarget};
 use crate::audit;
 use crate::auth::{Identity, Principal};
 use crate::config::OperatorObjects;
@@ -27,6 +27,17 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
     let Principal::Key(key) = &context.identity.principal else { return Ok(()) };
     let lists_models = plan.directives.operation == Operation::Models
         && matches!(context.head.method, Method::GET | Method::HEAD);
+    if let Some(PlannedModel { name, model, .. }) = &plan.model {
+        let providers = model.targets().iter().map(|target| target.provider.as_str());
+        if key.scopes.allow_named(name, providers) {
+            return Ok(());
+        }
+        let why =
+            format!("the key's scopes do not allow the model '{name}' with the providers of its targets");
+        let problem = Problem::new(StatusCode::FORBIDDEN, "scope_denied", why);
+        record_denial(context, ("scope_denied", "key", &key.id.to_string()), &problem.message);
+        return Err(problem);
+    }
     for target in &plan.targets {
         let provider = &target.provider.name;
         // Some providers use the model in the path, others the one in the body.

@@ -22,17 +22,18 @@ pub async fn reserve(
 ) -> ApiResult<Option<Reservation>> {
     let RequestContext { state, identity, .. } = context;
     let Some(budgets) = &identity.org.budgets else { return Ok(None) };
-    let inputs = CostInputs {
-        body_bytes: inbound.total_length(),
-        max_tokens: plan.facts.max_tokens,
-        choices: plan.facts.choices,
-    };
-    let prices = plan.targets.iter().map(|target| {
-        let model = target.model.as_deref().or(plan.facts.body_model.as_deref())?;
-        state.prices.find(target.provider.kind.name, model)
-    });
+    let prices = plan.targets.iter().map(|target| plan.price(context, target));
     // The most expensive target counts.
-    let cost = prices.clone().flatten().map(|price| max_cost(price, &inputs)).max().unwrap_or(0);
+    let costs = plan.targets.iter().filter_map(|target| {
+        let (max_tokens, choices) = (plan.facts.max_tokens, plan.facts.choices);
+        let inputs = CostInputs {
+            body_bytes: inbound.total_length(),
+            max_tokens: target.edits().map_or(max_tokens, |edits| edits.max_tokens(max_tokens)),
+            choices: target.edits().map_or(choices, |edits| edits.choices(choices)),
+        };
+        Some(max_cost(plan.price(context, target)?, &inputs))
+    });
+    let cost = costs.max().unwrap_or(0);
     let is_unpriced = match plan.directives.operation {
         Operation::Models => false,
         Operation::Other => Operation::Other.is_unmetered(context.head.method.as_str()),

@@ -17,6 +17,7 @@ use gateway_core::cache::{
 use gateway_core::embed;
 use gateway_core::llm::aggregate;
 use gateway_core::memory::tree_bytes;
+use gateway_core::models::BodyEdits;
 use http::HeaderMap;
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_TYPE};
 use serde_json::{Value, json};
@@ -151,6 +152,7 @@ fn cache_targets<'a>(plan: &'a Plan<'_>, base_urls: &'a [Option<String>]) -> Vec
             provider: &target.provider.name,
             base: base_url.as_deref().filter(|_| target.provider.guarded),
             model: target.model.as_deref(),
+            edits: target.edits().map_or("", BodyEdits::as_text),
         })
         .collect()
 }

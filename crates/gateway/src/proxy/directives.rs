@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gateway_core::llm::ClientFormat;
 use gateway_core::llm::paths::{Operation, RequestPath};
+use gateway_core::models::{CacheDefaultMode, Model};
 use gateway_core::route::{FallbackStep, MAX_RETRIES, RouteStrategy, parse_chain};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
@@ -24,14 +25,18 @@ pub struct Directives {
     /// `X-Gateway-Provider`
     pub provider: String,
     pub fallbacks: Vec<FallbackStep>,
-    pub strategy: RouteStrategy,
-    pub max_retries: u32,
+    /// `X-Gateway-Route`
+    pub strategy: Option<RouteStrategy>,
+    /// `X-Gateway-Retry`
+    pub max_retries: Option<u32>,
     pub operation: Operation,
     pub client_format: ClientFormat,
     pub format_source: FormatSource,
     /// `X-Gateway-Stream`
     pub stream: Option<bool>,
     pub cache: Option<CacheDirectives>,
+    /// The caller says in a header whether to use the cache.
+    pub has_cache_header: bool,
     pub session: Option<String>,
     pub user: Option<String>,
     pub metadata: Map<String, Value>,
@@ -56,7 +61,9 @@ impl Directives {
     pub fn read(context: RequestContext<'_>, path: &RequestPath<'_>) -> ApiResult<Self> {
         let headers = &GatewayHeaders::of(&context.head.headers);
         let config = &context.services.config;
-        let provider = headers.text(PROVIDER.as_str())?.unwrap_or_default().to_owned();
+        let default_provider = || context.identity.org.settings.default_provider.as_deref();
+        let provider =
+            headers.text(PROVIDER.as_str())?.or_else(default_provider).unwrap_or_default().to_owned();
         let log = headers.one_of("x-gateway-log", &["full", "metadata"])?;
         let (client_format, format_source) = format(headers, path)?;
         Ok(Self {
@@ -64,14 +71,14 @@ impl Directives {
             fallbacks: fallbacks(headers)?,
             strategy: headers
                 .one_of("x-gateway-route", &RouteStrategy::NAMES)?
-                .and_then(RouteStrategy::parse)
-                .unwrap_or_default(),
+                .and_then(RouteStrategy::parse),
             max_retries: max_retries(headers)?,
             operation: path.operation(),
             client_format,
             format_source,
             stream: headers.one_of("x-gateway-stream", &["true", "false"])?.map(|value| value == "true"),
             cache: cache(headers)?,
+            has_cache_header: headers.get(CACHE.as_str()).is_some(),
             session: headers.tag("x-gateway-session")?,
             user: headers.tag("x-gateway-user")?,
             metadata: metadata(headers)?,
@@ -81,6 +88,21 @@ impl Directives {
             timeout: timeout(headers, config.proxy_timeout)?,
             stored_credential: headers.one_of("x-gateway-credential", &["stored"])?.is_some(),
         })
+    }
+
+    /// Takes over what a named model says about calls that do not say it themselves.
+    pub fn adopt(&mut self, model: &Model) {
+        if let Some(default) = model.cache.as_ref().filter(|_| !self.has_cache_header) {
+            self.cache = Some(CacheDirectives {
+                mode: match default.mode {
+                    CacheDefaultMode::Exact => CacheMode::Exact,
+                    CacheDefaultMode::Semantic => CacheMode::Semantic,
+                },
+                ttl: Duration::from_secs(default.ttl.unwrap_or(DEFAULT_CACHE_TTL_S)),
+                namespace: default.namespace.clone().unwrap_or_default(),
+                threshold: DEFAULT_CACHE_THRESHOLD,
+            });
+        }
     }
 
     pub fn is_format_declared(&self) -> bool {
@@ -187,11 +209,13 @@ fn cache(headers: &GatewayHeaders<'_>) -> ApiResult<Option<CacheDirectives>> {
     Ok(Some(CacheDirectives { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
 }
 
-fn max_retries(headers: &GatewayHeaders<'_>) -> ApiResult<u32> {
+fn max_retries(headers: &GatewayHeaders<'_>) -> ApiResult<Option<u32>> {
     const NAME: &str = "x-gateway-retry";
-    let Some(text) = headers.text(NAME)? else { return Ok(0) };
+    let Some(text) = headers.text(NAME)? else { return Ok(None) };
     let retries = text.parse().ok().filter(|retries| *retries <= MAX_RETRIES);
-    retries.ok_or_else(|| Problem::field(NAME, format!("must be a whole number from 0 to {MAX_RETRIES}")))
+    retries
+        .map(Some)
+        .ok_or_else(|| Problem::field(NAME, format!("must be a whole number from 0 to {MAX_RETRIES}")))
 }
 
 fn metadata(headers: &GatewayHeaders<'_>) -> ApiResult<Map<String, Value>> {

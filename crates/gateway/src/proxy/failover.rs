@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use gateway_core::breaker::Permit;
 use gateway_core::failover::{FailedAttempt, Next, Policy, Progress, TargetQueue};
+use gateway_core::llm::BodyFraming;
 use gateway_core::llm::failure::{
-    AttemptFacts, AttemptOutcome, Failure, Fault, HealthSignal, classify, health_signal,
+    AttemptFacts, AttemptOutcome, Failure, Fault, HealthSignal, Refusal, classify, health_signal,
 };
-use gateway_core::route::RouteStrategy;
 use http::Method;
 
 use super::attempt::{Attempt, UsageChunk};
@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::recognize::recognize;
 use super::record::Record;
 use super::upstream::{self, AttemptError, UpstreamResponse};
-use super::validate::buffer_until_valid;
+use super::validate::{WatchedRefusals, buffer_until_valid};
 use super::{credentials, response_format, sandbox};
 use crate::metrics::events::Retry;
 use crate::problem::Problem;
@@ -32,16 +32,14 @@ pub async fn try_targets<'a>(
     payload: Payload,
     record: &mut Record,
 ) -> (Attempt<'a>, Result<UpstreamResponse, AttemptError>) {
+    let reserved = plan.targets.iter().enumerate();
+    let reserved = reserved.filter_map(|(index, target)| Some((target.reserved_for()?, index)));
     let attempts = AttemptLoop {
         context,
         plan,
-        policy: Policy {
-            max_retries: plan.directives.max_retries,
-            is_bound: plan.is_bound,
-            seed: record.id().cast_unsigned(),
-        },
+        jitter_seed: record.id().cast_unsigned(),
         payload,
-        queue: TargetQueue::new(plan.targets.len()),
+        queue: TargetQueue::new(plan.unreserved(), reserved),
         deadline: record.started() + context.services.config.proxy_timeout,
         seed: plan.seed(context.identity, record.id()),
     };
@@ -51,7 +49,7 @@ pub async fn try_targets<'a>(
 struct AttemptLoop<'c, 'a> {
     context: RequestContext<'c>,
     plan: &'a Plan<'a>,
-    policy: Policy,
+    jitter_seed: u64,
     payload: Payload,
     /// The targets after the current one.
     queue: TargetQueue,
@@ -62,7 +60,7 @@ struct AttemptLoop<'c, 'a> {
 
 impl<'a> AttemptLoop<'_, 'a> {
     async fn run(mut self, record: &mut Record) -> (Attempt<'a>, Result<UpstreamResponse, AttemptError>) {
-        let mut attempt = self.next_target(record).unwrap_or_else(|| Attempt::new(self.plan, 0));
+        let mut attempt = self.next_target(None, record).unwrap_or_else(|| Attempt::new(self.plan, 0));
         loop {
             let error = match self.send(&mut attempt, record).await {
                 Ok(response) => {
@@ -77,7 +75,12 @@ impl<'a> AttemptLoop<'_, 'a> {
             let failed = self.describe(&attempt, &error);
             self.record_failure(&attempt, &error, &failed, record);
             let other_credential = self.other_credential(&attempt);
-            let next = self.policy.next(&self.progress(&attempt, other_credential), &failed);
+            let refusal = error.refusal();
+            let progress = Progress {
+                has_other_target: self.has_target_after(refusal),
+                ..self.progress(&attempt, other_credential)
+            };
+            let next = self.policy(&attempt).next(&progress, &failed);
             if next != Next::Stop {
                 record.fail_attempt(&error);
             }
@@ -98,7 +101,7 @@ impl<'a> AttemptLoop<'_, 'a> {
                     events.retry(Retry::WithoutUsageOption);
                     attempt.usage_chunk = UsageChunk::Refused;
                 }
-                Next::NextTarget => match self.next_target(record) {
+                Next::NextTarget => match self.next_target(refusal, record) {
                     Some(next) => {
                         events.failover();
                         attempt = next;
@@ -114,10 +117,31 @@ impl<'a> AttemptLoop<'_, 'a> {
         state.metrics.lane(worker.lane).attempt(attempt.provider().kind, outcome);
     }
 
+    /// The failover rules at the target of the attempt.
+    fn policy(&self, attempt: &Attempt<'_>) -> Policy {
+        Policy {
+            max_retries: attempt.target.max_retries,
+            is_bound: self.plan.is_bound,
+            seed: self.jitter_seed,
+        }
+    }
+
+    fn has_target_after(&self, refusal: Option<Refusal>) -> bool {
+        !self.queue.is_empty() || refusal.is_some_and(|refusal| self.queue.has_reserved(refusal))
+    }
+
+    /// Another target is tried if the provider of the attempt refuses the input.
+    fn tries_another_after(&self, attempt: &Attempt<'_>, refusal: Refusal) -> bool {
+        let spec = attempt.target.spec.as_ref();
+        let falls_back =
+            || spec.and_then(|spec| spec.falls_back_after(AttemptOutcome::Refused(refusal))) == Some(true);
+        self.queue.has_reserved(refusal) || (!self.queue.is_empty() && falls_back())
+    }
+
     /// Starts with the next target. Targets with an open circuit breaker are skipped until no other is left.
-    fn next_target(&mut self, record: &mut Record) -> Option<Attempt<'a>> {
+    fn next_target(&mut self, after: Option<Refusal>, record: &mut Record) -> Option<Attempt<'a>> {
         let Self { context, plan, .. } = *self;
-        let index = self.queue.pop(|index| {
+        let index = self.queue.pop(after, |index| {
             let target = &plan.targets[index];
             let is_allowed =
                 context.state.health.permit(context.health_key(target), context.now()) != Permit::Deny;
@@ -141,10 +165,17 @@ impl<'a> AttemptLoop<'_, 'a> {
     ) -> Result<UpstreamResponse, AttemptError> {
         let progress = self.progress(attempt, self.other_credential(attempt));
         record.start_attempt(attempt);
-        let timeout = self.plan.directives.timeout.min(self.time_left());
-        let deadline = tokio::time::Instant::now() + timeout;
+        let timeout = attempt.target.timeout.min(self.time_left());
+        let now = tokio::time::Instant::now();
+        let deadline = now + timeout;
+        let first_byte = attempt.target.spec.as_ref().and_then(|spec| spec.first_byte_timeout);
+        let until_start = first_byte.map_or(timeout, |first_byte| first_byte.min(timeout));
         let memory = &self.context.identity.org.memory;
-        let has_alternative = self.policy.has_alternative(&progress);
+        let has_alternative = self.policy(attempt).has_alternative(&progress);
+        let watched = WatchedRefusals {
+            context: self.tries_another_after(attempt, Refusal::Context),
+            content_filter: self.tries_another_after(attempt, Refusal::ContentFilter),
+        };
         let body = match self.payload.for_attempt(attempt, !has_alternative, memory) {
             Ok(body) => body,
             Err(PayloadError::Sent) => {
@@ -154,9 +185,9 @@ impl<'a> AttemptLoop<'_, 'a> {
             Err(PayloadError::MemoryExhausted(overloaded)) => return Err(overloaded.into()),
         };
         let mut response = if attempt.provider().is_sandbox() {
-            sandbox::respond(self.context, attempt, body, timeout).await?
+            sandbox::respond(self.context, attempt, body, until_start).await?
         } else {
-            upstream::send_attempt(self.context, attempt, body, timeout).await?
+            upstream::send_attempt(self.context, attempt, body, until_start).await?
         };
         // The response to a HEAD request has no body that could be converted.
         let is_passthrough =
@@ -165,7 +196,10 @@ impl<'a> AttemptLoop<'_, 'a> {
             response = recognize(attempt, response, deadline).await?;
         }
         if has_alternative {
-            response = buffer_until_valid(attempt, response, deadline, memory).await?;
+            // A stream starts with its first event, a body with its head.
+            let is_stream = matches!(response.framing, BodyFraming::Sse | BodyFraming::EventStream);
+            let due = if is_stream { now + until_start } else { deadline };
+            response = buffer_until_valid(attempt, response, due, memory, watched).await?;
         }
         if is_passthrough {
             return Ok(response);
@@ -177,7 +211,8 @@ impl<'a> AttemptLoop<'_, 'a> {
         Progress {
             retries: attempt.retries,
             has_other_credential: other_credential.is_some(),
-            has_other_target: !self.queue.is_empty(),
+            has_other_target: self.has_target_after(Some(Refusal::Context))
+                || self.has_target_after(Some(Refusal::ContentFilter)),
             time_left: self.time_left(),
         }
     }
@@ -187,7 +222,7 @@ impl<'a> AttemptLoop<'_, 'a> {
     }
 
     fn describe(&self, attempt: &Attempt<'_>, error: &AttemptError) -> FailedAttempt {
-        let failure = match classify(error.outcome) {
+        let mut failure = match classify(error.outcome) {
             _ if error.caller_problem.is_some() => NOT_RETRYABLE,
             // The caller's own credential cannot be replaced by another.
             Some(failure) if failure.fault == Fault::Credential && self.uses_callers_credential(attempt) => {
@@ -196,6 +231,11 @@ impl<'a> AttemptLoop<'_, 'a> {
             Some(failure) => failure,
             None => NOT_RETRYABLE,
         };
+        if let Some(refusal) = error.refusal() {
+            failure.next = self.tries_another_after(attempt, refusal);
+        } else if let Some(spec) = &attempt.target.spec {
+            failure.next &= spec.falls_back_after(error.outcome).unwrap_or(true);
+        }
         FailedAttempt {
             failure,
             is_rate_limited: error.status == Some(429),
@@ -234,7 +274,7 @@ impl<'a> AttemptLoop<'_, 'a> {
             health.record_usage_refusal(key, now);
         }
         if has_fallbacks
-            && self.plan.directives.strategy == RouteStrategy::Fastest
+            && self.plan.prefers_fast()
             && let Some(session) = &self.plan.directives.session
         {
             health.pin_session(session, key, now);

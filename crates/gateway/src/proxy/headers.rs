@@ -25,6 +25,7 @@ const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 const LOG_ID: HeaderName = HeaderName::from_static("x-gateway-log-id");
 const MODEL: HeaderName = HeaderName::from_static("x-gateway-model");
+const MODEL_NAME: HeaderName = HeaderName::from_static("x-gateway-model-name");
 const DROPPED: HeaderName = HeaderName::from_static("x-gateway-dropped");
 const CACHE_KEY: HeaderName = HeaderName::from_static("x-gateway-cache-key");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");
@@ -145,6 +146,12 @@ pub fn add_cached(headers: &mut HeaderMap, identity: &Identity, record: &Record)
     }
 }
 
+/// Adds the gateway's headers to a response that the gateway makes itself.
+pub fn add_own(headers: &mut HeaderMap, context: RequestContext<'_>) {
+    headers.insert(REQUEST_ID, context.request_id.clone());
+    headers.extend(context.identity.rate.iter().flat_map(rate_headers));
+}
+
 /// The gateway's headers of a failed request.
 pub fn of_failure(
     attempt: &Attempt<'_>,
@@ -199,6 +206,9 @@ fn record_headers(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
     headers.push((REQUEST_ID, record.request_id().clone()));
     headers.push((LOG_ID, record.id().into()));
     headers.push((ATTEMPTS, record.attempt_count().into()));
+    if let Some(name) = record.model_name().and_then(|name| HeaderValue::from_str(name).ok()) {
+        headers.push((MODEL_NAME, name));
+    }
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
         headers.push((SERVER_TIMING, timing));
     }

@@ -19,6 +19,7 @@ use super::content_decoding::ContentCodings;
 use super::context::RequestContext;
 use super::inbound::Inbound;
 use super::origin::{CallOrigin, CallSummary};
+pub use super::plan::AUTO;
 use super::{Proxy, run};
 use crate::auth::Identity;
 use crate::memory::{HeldBuffer, Reservation};
@@ -82,7 +83,10 @@ impl Proxy<'_> {
         stream: bool,
     ) -> ApiResult<StreamingResponse> {
         let Self { services, state, worker } = self;
-        resolve_provider(identity, &request.provider)?;
+        // The model decides on the provider, and the plan of the request checks it.
+        if request.provider != AUTO {
+            resolve_provider(identity, &request.provider)?;
+        }
         if stream {
             append_member(&mut request.body, "stream", "true");
         }

@@ -1,4 +1,5 @@
-//! The proxy. A request goes through these stages in order: read the directives, learn the model, plan the route, check
+//! The proxy. A request goes through these stages in order: read the directives, learn the model, plan the route (of a
+//! named model or of headers), check
 //! scopes, reserve budgets, open the log record, apply the prompt, look into the cache, try the targets, send the
 //! response through the pipeline. Plain functions, no middleware.
 
@@ -15,6 +16,8 @@ mod failover;
 pub mod headers;
 mod inbound;
 pub mod internal_request;
+mod model_list;
+mod named_model;
 pub mod origin;
 mod payload;
 mod pipeline;
@@ -55,6 +58,7 @@ use context::RequestContext;
 use directives::Directives;
 use facts::RequestFacts;
 use inbound::Inbound;
+use named_model::NamedModel;
 use origin::CallOrigin;
 use payload::Payload;
 use plan::Plan;
@@ -113,13 +117,20 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
         return Err(parent_segment());
     }
     let path = RequestPath::parse(context.head.uri.path());
-    let directives = Directives::read(context, &path)?;
+    let mut directives = Directives::read(context, &path)?;
+    if let Some(listed) = model_list::respond(context, &directives) {
+        return listed;
+    }
     let mut facts = RequestFacts::from_path(context, &path)?;
     if inbound.is_too_large() {
         return Err(Problem::too_large(context.services.config.max_body_bytes));
     }
     facts.read_body(context, &mut inbound).await?;
-    let mut plan = Plan::new(context, &directives, facts)?;
+    let named = NamedModel::find(context, &mut directives, &facts, &mut inbound).await?;
+    let mut plan = match named {
+        Some(named) => Plan::of_model(context, &directives, facts, named)?,
+        None => Plan::new(context, &directives, facts)?,
+    };
     admit::check_scopes(context, &plan)?;
     admit::check_objects(context, &plan, &path)?;
     let reservation = budget::reserve(context, &plan, &inbound).await?;
@@ -169,7 +180,7 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     }
     match error.response {
         Some(response) => {
-            let deadline = record.deadline(directives.timeout).into();
+            let deadline = record.deadline(attempt.target.timeout).into();
             let memory = &context.identity.org.memory;
             let response = response_format::convert_error(&attempt, *response, deadline, memory).await;
             Ok(respond(context, &attempt, record, response, None))

@@ -76,6 +76,14 @@ fn adapted(
     memory: &Arc<MemoryAccount>,
 ) -> Result<Bytes, PayloadError> {
     let plan = attempt.plan;
+    let set = attempt.target.edits().and_then(|edits| edits.apply(body));
+    let body = &match set {
+        Some(set) => {
+            let reserved = memory.reserve(set.len())?;
+            hold(Bytes::from(set), reserved)
+        }
+        None => body.clone(),
+    };
     // Thinking blocks from an earlier turn with another provider may carry its signature, wrapped by the gateway.
     let has_foreign_signatures =
         || plan.has_fallbacks() && plan.directives.is_format_known() && contains_wrapped_signatures(body);

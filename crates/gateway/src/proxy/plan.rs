@@ -2,12 +2,17 @@
 //! the response is streamed.
 
 mod auto;
+mod named;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gateway_core::llm::WireFormat;
+use gateway_core::llm::failure::Refusal;
 use gateway_core::llm::paths::Operation;
-use gateway_core::route::{RouteStrategy, TargetFacts, order, splitmix64};
+use gateway_core::models::{BodyEdits, Model, ModelTarget};
+use gateway_core::pricing::Price;
+use gateway_core::route::{Group, RouteStrategy, TargetFacts, splitmix64};
 use rust_decimal::Decimal;
 
 use super::context::RequestContext;
@@ -22,16 +27,29 @@ use crate::targets::Target;
 use crate::targets::auth::signs_body;
 
 const FALLBACK: &str = "x-gateway-fallback";
-const AUTO: &str = "auto";
+pub const AUTO: &str = "auto";
 
 pub struct Plan<'a> {
     pub directives: &'a Directives,
     pub facts: RequestFacts,
     pub stream_mode: StreamMode,
-    /// In the order in which they are tried; never empty.
+    /// In the order in which they are tried, those that are reserved for a refusal last; never empty.
     pub targets: Vec<RouteTarget>,
+    /// The named model that the targets are of.
+    pub model: Option<PlannedModel>,
     /// The body refers to state that one provider account keeps, so no other account can serve the request.
     pub is_bound: bool,
+}
+
+/// The named model of a plan.
+pub struct PlannedModel {
+    /// As the caller wrote it.
+    pub name: String,
+    pub model: Arc<Model>,
+    /// How its targets are ordered, by their `place`.
+    route: Group,
+    /// What follows a failed attempt depends on why the provider refused the input.
+    pub watches_refusals: bool,
 }
 
 /// A provider and model that the request may be sent to.
@@ -44,6 +62,50 @@ pub struct RouteTarget {
     pub is_named: bool,
     /// The target has refused the option that requests the usage of a stream.
     pub refuses_usage: bool,
+    pub max_retries: u32,
+    /// Timeout of each attempt.
+    pub timeout: Duration,
+    /// Its index before the targets are sorted.
+    place: usize,
+    /// The target of a named model that it is.
+    pub spec: Option<Arc<ModelTarget>>,
+}
+
+impl RouteTarget {
+    /// A target that headers name.
+    fn new(
+        directives: &Directives,
+        provider: Arc<Target>,
+        model: Option<String>,
+        adaptation: Adaptation,
+    ) -> Self {
+        Self {
+            provider,
+            model,
+            adaptation,
+            weight: 1,
+            is_named: true,
+            refuses_usage: false,
+            max_retries: directives.max_retries.unwrap_or_default(),
+            timeout: directives.timeout,
+            place: 0,
+            spec: None,
+        }
+    }
+
+    /// The refusal that it is reserved for.
+    pub fn reserved_for(&self) -> Option<Refusal> {
+        self.spec.as_ref()?.when
+    }
+
+    fn is_reserved(&self) -> bool {
+        self.reserved_for().is_some()
+    }
+
+    /// The fields that it sets in the body.
+    pub fn edits(&self) -> Option<&BodyEdits> {
+        self.spec.as_ref().map(|spec| &spec.edits).filter(|edits| !edits.is_empty())
+    }
 }
 
 /// How the request is changed for a target.
@@ -87,7 +149,8 @@ impl<'a> Plan<'a> {
         facts: RequestFacts,
     ) -> ApiResult<Self> {
         let stream_mode = StreamMode::of(directives);
-        let mut plan = Self { directives, facts, stream_mode, targets: Vec::new(), is_bound: false };
+        let mut plan =
+            Self { directives, facts, stream_mode, targets: Vec::new(), model: None, is_bound: false };
         plan.targets.reserve(1 + directives.fallbacks.len());
         let first = plan.first_target(context)?;
         plan.targets.push(first);
@@ -145,33 +208,71 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// The number of targets that are not reserved for a refusal. They come first.
+    pub fn unreserved(&self) -> usize {
+        self.targets.iter().filter(|target| !target.is_reserved()).count()
+    }
+
+    /// What follows a failed attempt depends on why the provider refused the input.
+    pub fn watches_refusals(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| model.watches_refusals)
+    }
+
+    /// Some targets are ordered by their latency.
+    pub fn prefers_fast(&self) -> bool {
+        match &self.model {
+            Some(model) => model.route.uses(RouteStrategy::Fastest),
+            None => self.directives.strategy == Some(RouteStrategy::Fastest),
+        }
+    }
+
+    /// The price of a target: that of the named model, or else the known one.
+    pub fn price<'p>(&'p self, context: RequestContext<'p>, target: &RouteTarget) -> Option<&'p Price> {
+        if let Some(own) = self.model.as_ref().and_then(|model| model.model.price.as_deref()) {
+            return Some(own);
+        }
+        let model = target.model.as_deref().or(self.facts.body_model.as_deref())?;
+        context.state.prices.find(target.provider.kind.name, model)
+    }
+
     /// Sorts the targets into the order in which they are tried.
     pub fn sort_targets(&mut self, context: RequestContext<'_>, log_id: i64) {
-        let strategy = self.directives.strategy;
-        if !self.has_fallbacks() || strategy == RouteStrategy::Order {
+        let strategy = self.directives.strategy.unwrap_or_default();
+        if !self.has_fallbacks() || (self.model.is_none() && strategy == RouteStrategy::Order) {
             return;
         }
+        let prefers_fast = self.prefers_fast();
         let (health, now) = (&context.state.health, context.now());
-        let facts: Vec<TargetFacts> = self
-            .targets
-            .iter()
-            .map(|target| TargetFacts {
-                price: price(context, target),
+        let is_pinned = |target: &RouteTarget| {
+            let session = self.directives.session.as_deref();
+            session.is_some_and(|session| health.is_pinned(session, context.health_key(target), now))
+        };
+        let places = self.targets.iter().map(|target| target.place + 1).max().unwrap_or_default();
+        let mut facts = vec![TargetFacts::default(); places];
+        for target in &self.targets {
+            facts[target.place] = TargetFacts {
+                price: self.relative_price(context, target),
                 latency: health.latency(context.health_key(target), now),
+                is_pinned: prefers_fast && is_pinned(target),
                 weight: target.weight,
-            })
-            .collect();
-        let mut indices = order(strategy, &facts, self.seed(context.identity, log_id));
-        if strategy == RouteStrategy::Fastest
-            && let Some(session) = &self.directives.session
-        {
-            // The fastest target changes between requests, but the prompt cache of a session is at one provider.
-            indices.sort_by_key(|index| {
-                !health.is_pinned(session, context.health_key(&self.targets[*index]), now)
-            });
+            };
         }
-        let mut targets: Vec<Option<RouteTarget>> = self.targets.drain(..).map(Some).collect();
-        self.targets = indices.into_iter().filter_map(|index| targets[index].take()).collect();
+        let seed = self.seed(context.identity, log_id);
+        let order = match &self.model {
+            Some(model) => model.route.order(&facts, seed),
+            None => {
+                Group::flat(strategy, self.targets.iter().map(|target| target.weight)).order(&facts, seed)
+            }
+        };
+        // Reserved targets are not in the order, so they stay last.
+        let rank = |place: usize| order.iter().position(|ordered| *ordered == place).unwrap_or(usize::MAX);
+        self.targets.sort_by_key(|target| rank(target.place));
+    }
+
+    /// The relative price of a target. Most requests read about three times as many tokens as they write.
+    fn relative_price(&self, context: RequestContext<'_>, target: &RouteTarget) -> Option<Decimal> {
+        let price = self.price(context, target)?;
+        Some(price.input_per_mtok? * Decimal::from(3) + price.output_per_mtok?)
     }
 
     /// Seeds the choice of targets and credentials. Requests of a session share it, so that they use the same account
@@ -200,6 +301,7 @@ impl<'a> Plan<'a> {
                 || target.model != self.facts.model
                 || target.adaptation == Adaptation::Translate
                 || requests_usage(self, target)
+                || target.edits().is_some()
                 || signs_body(&target.provider)
         };
         self.has_alternatives()
@@ -209,8 +311,8 @@ impl<'a> Plan<'a> {
     }
 
     fn has_alternatives(&self) -> bool {
-        self.directives.max_retries > 0
-            || self.has_fallbacks()
+        self.has_fallbacks()
+            || self.targets[0].max_retries > 0
             || self.targets[0].provider.credentials.len() > 1
     }
 
@@ -236,7 +338,7 @@ impl<'a> Plan<'a> {
         } else {
             Adaptation::Passthrough
         };
-        Ok(RouteTarget { provider, model, adaptation, weight: 1, is_named: true, refuses_usage: false })
+        Ok(RouteTarget::new(self.directives, provider, model, adaptation))
     }
 
     fn add_fallbacks(&mut self, context: RequestContext<'_>) -> ApiResult<()> {
@@ -253,8 +355,9 @@ impl<'a> Plan<'a> {
             }
             let adaptation = self.adapt_fallback(&provider, model.as_deref())?;
             let is_named = provider.name == self.targets[0].provider.name && self.targets[0].is_named;
-            let refuses_usage = false;
-            self.targets.push(RouteTarget { provider, model, adaptation, weight, is_named, refuses_usage });
+            let target = RouteTarget::new(self.directives, provider, model, adaptation);
+            let place = self.targets.len();
+            self.targets.push(RouteTarget { weight, is_named, place, ..target });
         }
         Ok(())
     }
@@ -295,12 +398,6 @@ impl<'a> Plan<'a> {
         let path = provider.kind.path_for(operation, model, self.provider_streams());
         path.map(Adaptation::Path).ok_or_else(unsupported)
     }
-}
-
-/// The relative price of a target. Most requests read about three times as many tokens as they write.
-fn price(context: RequestContext<'_>, target: &RouteTarget) -> Option<Decimal> {
-    let price = context.state.prices.find(target.provider.kind.name, target.model.as_deref()?)?;
-    Some(price.input_per_mtok? * Decimal::from(3) + price.output_per_mtok?)
 }
 
 fn refers_to_account_state(operation: Operation, body: &[u8]) -> bool {

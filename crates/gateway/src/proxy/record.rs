@@ -16,6 +16,7 @@ use gateway_core::llm::BodyFraming;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, Usage};
 use gateway_core::logs::{Attempt as LoggedAttempt, PromptVersionRef};
+use gateway_core::pricing::Price;
 use gateway_store::faults::{KillPoint, kill_point};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
@@ -70,6 +71,9 @@ struct RecordedRequest {
     method: Method,
     path: String,
     operation: Operation,
+    /// The named model that was asked for, and its own price.
+    model_name: Option<String>,
+    price: Option<Arc<Price>>,
     prompt: Option<PromptVersionRef>,
     /// Bytes that the prompt added to the caller's body.
     prompt_bytes: usize,
@@ -163,6 +167,8 @@ impl Record {
                 method: head.method.clone(),
                 path: head.uri.path().to_owned(),
                 operation: directives.operation,
+                model_name: plan.model.as_ref().map(|model| model.name.clone()),
+                price: plan.model.as_ref().and_then(|model| model.model.price.clone()),
                 prompt: None,
                 prompt_bytes: 0,
             },
@@ -188,6 +194,11 @@ impl Record {
 
     pub fn request_id(&self) -> &HeaderValue {
         &self.request.request_id
+    }
+
+    /// The named model that was asked for.
+    pub fn model_name(&self) -> Option<&str> {
+        self.request.model_name.as_deref()
     }
 
     pub fn started(&self) -> Instant {

@@ -105,7 +105,7 @@ impl MeteredBody {
         // A compressed stream is forwarded as it is.
         let is_event_stream =
             content_type.starts_with(b"text/event-stream") && !headers.contains_key(CONTENT_ENCODING);
-        let deadline = record.deadline(attempt.plan.directives.timeout);
+        let deadline = record.deadline(attempt.target.timeout);
         let (pipeline, source) = Pipeline::new(attempt, content, record, cache, is_event_stream);
         let mut body = Self {
             source,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::BodyFraming;
-use gateway_core::llm::failure::{AttemptOutcome, classify, retry_after};
+use gateway_core::llm::failure::{AttemptOutcome, Refusal, classify, retry_after};
 use gateway_core::llm::paths::has_parent_segment;
 use gateway_core::time::Timestamp;
 use http::header::CONTENT_TYPE;
@@ -107,6 +107,14 @@ impl AttemptError {
         Self::new(AttemptOutcome::Status { code }, message)
     }
 
+    /// Why the provider refused the input, if it did.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.outcome {
+            AttemptOutcome::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
     pub fn is_timeout(&self) -> bool {
         self.outcome == AttemptOutcome::Timeout
     }
@@ -163,16 +171,22 @@ pub async fn send_attempt(
         let message = error_message(head.status, &decoded_prefix(&head.headers, &prefix));
         return Err(AttemptError { retry_after, ..AttemptError::status(head.status.as_u16(), message) });
     }
-    if head.status != StatusCode::BAD_REQUEST || attempt.usage_chunk != UsageChunk::Ours {
+    let may_refuse_usage = head.status == StatusCode::BAD_REQUEST && attempt.usage_chunk == UsageChunk::Ours;
+    let may_refuse_input = attempt.plan.watches_refusals() && head.status.is_client_error();
+    if !may_refuse_usage && !may_refuse_input {
         return UpstreamResponse::new(head, BodySource::Upstream(body)).or_failed(now);
     }
     // A strict provider may not know the field that the gateway added. Its error names the field then.
     let prefix = read_prefix(&mut body, MAX_ERROR_BODY, error_timeout).await;
     let text = decoded_prefix(&head.headers, &prefix);
-    let usage_refused = memchr::memmem::find(&text, b"stream_options").is_some();
+    let usage_refused = may_refuse_usage && memchr::memmem::find(&text, b"stream_options").is_some();
+    let refusal = Refusal::of_error(&text).filter(|_| may_refuse_input && !usage_refused);
     let chunks = Some(prefix).filter(|prefix| !prefix.is_empty()).into_iter().collect();
     let response = UpstreamResponse::new(head, BodySource::Prefixed(chunks, body));
-    response.or_failed(now).map_err(|error| AttemptError { usage_refused, ..error })
+    response.or_failed(now).map_err(|error| {
+        let outcome = refusal.map_or(error.outcome, AttemptOutcome::Refused);
+        AttemptError { outcome, usage_refused, ..error }
+    })
 }
 
 async fn send(

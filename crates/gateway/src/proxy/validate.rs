@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::BodyFraming;
-use gateway_core::llm::failure::AttemptOutcome;
-use gateway_core::llm::usage::Meter;
+use gateway_core::llm::failure::{AttemptOutcome, Refusal};
+use gateway_core::llm::usage::{Meter, MeterReading};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use tokio::time::Instant;
@@ -29,12 +29,47 @@ const MAX_STREAM_PREFIX: usize = 64 << 10;
 const MAX_BODY_PREFIX: usize = 1 << 20;
 const MAX_DECODED_PREFIX: u64 = 16 << 20;
 
+/// The refusals after which another target is tried.
+#[derive(Clone, Copy)]
+pub struct WatchedRefusals {
+    pub context: bool,
+    pub content_filter: bool,
+}
+
+impl WatchedRefusals {
+    fn is_any(self) -> bool {
+        self.context || self.content_filter
+    }
+
+    /// The error of a response whose start says that the provider refused the input. `is_whole`: nothing follows.
+    fn check(self, reading: &MeterReading, is_whole: bool) -> Result<(), AttemptError> {
+        let by_error = || Refusal::of_error(reading.in_band_error.as_deref()?.as_bytes());
+        let has_output = reading.output_chars > 0 && !is_whole;
+        let by_finish = || Refusal::of_finish(reading.finish_reason.as_deref().filter(|_| !has_output)?);
+        if !self.is_any() {
+            return Ok(());
+        }
+        match by_error().or_else(by_finish) {
+            Some(refusal @ Refusal::Context) if self.context => Err(AttemptError::new(
+                AttemptOutcome::Refused(refusal),
+                "the input is too long for the model",
+            )),
+            Some(refusal @ Refusal::ContentFilter) if self.content_filter => {
+                let message = "the provider's content filter refused the input";
+                Err(AttemptError::new(AttemptOutcome::Refused(refusal), message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Returns the response once its start is known to be valid. Without memory for the start it is forwarded at once.
 pub async fn buffer_until_valid(
     attempt: &Attempt<'_>,
     response: UpstreamResponse,
     deadline: Instant,
     memory: &Arc<MemoryAccount>,
+    watched: WatchedRefusals,
 ) -> Result<UpstreamResponse, AttemptError> {
     let UpstreamResponse { head, framing, content } = response;
     let (mut read, mut body, codings) = match content {
@@ -46,7 +81,9 @@ pub async fn buffer_until_valid(
         }
         content => return Ok(UpstreamResponse { head, framing, content }),
     };
-    let mut meter = Meter::for_validation(attempt.provider().format, framing);
+    let format = attempt.provider().format;
+    let mut meter =
+        if watched.is_any() { Meter::new(format, framing) } else { Meter::for_validation(format, framing) };
     let mut decoder = codings.decoder(MAX_DECODED_PREFIX);
     let mut buffered = HeldBuffer::new(memory.open());
     let max_prefix = match framing {
@@ -60,7 +97,9 @@ pub async fn buffer_until_valid(
             None => next_chunk(&mut body, deadline).await?,
         };
         let Some(chunk) = chunk else {
-            check_end(&mut meter, framing, buffered.len(), attempt.wire_format().is_some())?;
+            let reading = meter.finish();
+            watched.check(&reading, framing == BodyFraming::Json)?;
+            check_end(reading, framing, buffered.len(), attempt.wire_format().is_some())?;
             let response = UpstreamResponse::new(head, BodySource::whole(buffered.finish()));
             return Ok(UpstreamResponse { framing, ..response });
         };
@@ -83,7 +122,7 @@ pub async fn buffer_until_valid(
             // Whether the response is valid cannot be known. The caller receives it as it is.
             break;
         }
-        if framing != BodyFraming::Json && has_content(&meter)? {
+        if framing != BodyFraming::Json && has_content(&meter, watched)? {
             break;
         }
     }
@@ -122,8 +161,9 @@ pub async fn next_chunk(body: &mut UpstreamBody, deadline: Instant) -> Result<Op
     }
 }
 
-fn has_content(meter: &Meter) -> Result<bool, AttemptError> {
+fn has_content(meter: &Meter, watched: WatchedRefusals) -> Result<bool, AttemptError> {
     let reading = meter.snapshot();
+    watched.check(&reading, false)?;
     match reading.in_band_error {
         Some(error) => Err(AttemptError::new(AttemptOutcome::StreamError, error)),
         None => Ok(reading.output_chars > 0 || reading.finish_reason.is_some() || reading.saw_end),
@@ -132,12 +172,11 @@ fn has_content(meter: &Meter) -> Result<bool, AttemptError> {
 
 /// Checks a response that ended within the prefix. `is_known`: streams of its format have content and an end.
 fn check_end(
-    meter: &mut Meter,
+    reading: MeterReading,
     framing: BodyFraming,
     length: usize,
     is_known: bool,
 ) -> Result<(), AttemptError> {
-    let reading = meter.finish();
     if let Some(error) = reading.in_band_error {
         return Err(AttemptError::new(AttemptOutcome::StreamError, error));
     }

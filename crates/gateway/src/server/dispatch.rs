@@ -42,7 +42,6 @@ struct Received {
     request: Request<Incoming>,
     peer: SocketAddr,
     request_id: HeaderValue,
-    is_proxied: bool,
 }
 
 pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request<Incoming>) -> Response {
@@ -51,13 +50,13 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
     let is_own_path = api.has_route(path) || console::is_console_path(path);
-    let is_proxied = request.headers().contains_key(PROVIDER) && !is_own_path;
+    let mut is_proxied = request.headers().contains_key(PROVIDER) && !is_own_path;
     let is_api_path = api::is_api_path(path);
-    let format = if is_proxied { ErrorFormat::Both } else { api::error_format_of(path) };
-    let received = Received { request, peer, request_id: request_id.clone(), is_proxied };
+    let api_format = api::error_format_of(path);
+    let received = Received { request, peer, request_id: request_id.clone() };
     let events = &app.proxy.metrics.events;
     // Boxed, because the future of a proxied request is large and would be moved with every future around it.
-    let routed = Box::pin(route(dispatcher, received));
+    let routed = Box::pin(route(dispatcher, received, &mut is_proxied));
     let mut response = match catch_panic(&request_id, routed).await {
         // A response of a provider is forwarded unchanged, whatever its status.
         Ok(response) if is_proxied => response,
@@ -65,11 +64,11 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
             if let Some(problem) = response.extensions().get::<Problem>() {
                 events.error(Surface::Api, problem.code);
             }
-            render_problem(response, format)
+            render_problem(response, api_format)
         }
         Err(problem) => {
             events.error(if is_proxied { Surface::Proxy } else { Surface::Api }, problem.code);
-            problem.render(format)
+            problem.render(if is_proxied { ErrorFormat::Both } else { api_format })
         }
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
@@ -86,7 +85,8 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request
     response
 }
 
-async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Response> {
+/// `is_proxied` becomes true for a request that names no provider, if the organization has a default one.
+async fn route(dispatcher: &Dispatcher, received: Received, is_proxied: &mut bool) -> ApiResult<Response> {
     let Dispatcher { handlers: Handlers { app, api, console, tls: _ }, worker } = dispatcher;
     let access = &app.proxy.access;
     let request = &received.request;
@@ -101,7 +101,11 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
     } else {
         Some(authenticate(app, &received).await?)
     };
-    if let Some(identity) = identity.as_mut().filter(|_| received.is_proxied) {
+    let has_default = |identity: &Identity| identity.org.settings.default_provider.is_some();
+    if !*is_proxied && may_have_default_provider(path) && !api.has_route(path) {
+        *is_proxied = identity.as_ref().is_some_and(has_default);
+    }
+    if let Some(identity) = identity.as_mut().filter(|_| *is_proxied) {
         app.proxy.metrics.lane(worker.lane).stage(Stage::Authenticate, began.elapsed());
         let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
         let memory = identity.org.memory.open();
@@ -126,6 +130,12 @@ async fn route(dispatcher: &Dispatcher, received: Received) -> ApiResult<Respons
         response.headers_mut().extend(rate_headers(rate));
     }
     Ok(response)
+}
+
+/// Below these paths are services of the gateway itself, also where it has no route.
+fn may_have_default_provider(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    !matches!(first, "" | "api" | "mcp" | "scim" | "s" | "console")
 }
 
 async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {

@@ -219,6 +219,12 @@ async fn machines(walk: &mut Walk<'_>, receiver: &Upstream) {
     walk.step("put /orgs/{orgId}/providers/{name}", &ids, changed).await;
     walk.step("post /orgs/{orgId}/providers/{name}/test", &ids, Value::Null).await;
     walk.step("delete /orgs/{orgId}/providers/{name}", &ids, Value::Null).await;
+    let model = json!({"name": "smart", "targets": [{"provider": "openai", "model": "gpt-4o"}]});
+    walk.step("post /orgs/{orgId}/models", &[], model).await;
+    let ids = [("model", "smart")];
+    let changed = json!({"targets": [{"provider": "openai", "model": "gpt-4o-mini"}]});
+    walk.step("put /orgs/{orgId}/models/{model}", &ids, changed).await;
+    walk.step("delete /orgs/{orgId}/models/{model}", &ids, Value::Null).await;
     walk.step("delete /cache", &[], Value::Null).await;
     let hook =
         walk.step("post /webhooks", &[], json!({"url": format!("{}/?t={SECRET}", receiver.url())})).await;

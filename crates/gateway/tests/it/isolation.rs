@@ -26,6 +26,7 @@ struct Things {
     team: String,
     app: String,
     provider: String,
+    model: String,
     log: String,
     session: String,
     eval: String,
@@ -102,6 +103,12 @@ impl Things {
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
+            model: make(
+                below("models"),
+                json!({"name": "theirs", "targets": [{"provider": "openai", "model": "x"}]}),
+                "/id",
+            )
+            .await,
         }
     }
 
@@ -113,6 +120,7 @@ impl Things {
             "teamId" => &self.team,
             "appId" => &self.app,
             "name" => &self.provider,
+            "model" => &self.model,
             "logId" => &self.log,
             "sessionId" => &self.session,
             "namespace" => "theirs",
@@ -153,8 +161,14 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        // Budgets reject unknown fields.
-        call = call.json(if path.contains("/budgets") { json!({"hard_limit_usd": 1}) } else { any_body() });
+        // Budgets and models reject unknown fields.
+        call = call.json(if path.contains("/budgets") {
+            json!({"hard_limit_usd": 1})
+        } else if path.contains("/models") {
+            json!({"targets": [{"provider": "openai", "model": "x"}]})
+        } else {
+            any_body()
+        });
     }
     let call = if with_key { call.key(&by.api_key) } else { call.bearer(&by.token) };
     let answer = call.send().await;
@@ -194,7 +208,7 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below = ["", "/members", "/invites", "/teams", "/apps", "/providers", "/budgets"]
+    let below = ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets"]
         .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
@@ -233,6 +247,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
         &theirs.dataset,
         &theirs.rubric,
         &theirs.budget,
+        &theirs.model,
         &theirs.webhook,
         &theirs.export,
     ] {

@@ -16,7 +16,7 @@ async fn second_org(app: &TestApp, of: &Account, slug: &str) -> (String, String)
 fn settings_with(log_bodies: bool, log_retention_days: &Value) -> Value {
     json!({
         "log_bodies": log_bodies, "log_retention_days": log_retention_days, "auditors": [],
-        "audit_reads": "users", "audit_retention_days": 365,
+        "audit_reads": "users", "audit_retention_days": 365, "default_provider": null,
     })
 }
 

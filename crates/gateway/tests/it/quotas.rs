@@ -15,7 +15,8 @@ use crate::support::{Account, TestApp};
 
 const SMALL: [(&str, &str); 1] = [(
     "GATEWAY_QUOTAS",
-    "free.keys=3, free.providers=3, free.prompts=3, free.datasets=3, enterprise.webhooks=3, enterprise.exports=3",
+    "free.keys=3, free.providers=3, free.models=3, free.prompts=3, free.datasets=3, enterprise.webhooks=3, \
+     enterprise.exports=3",
 )];
 
 /// The quotas of an organization. They are counted once in a second, so a test asks once.
@@ -54,8 +55,11 @@ on_both!(concurrent_requests_do_not_exceed_a_quota, SMALL, |app| async move {
     let prompt = |number: usize| json!({"namespace": "a", "slug": format!("p{number}"), "content": "Hi."});
     assert_eq!(create_ten(&app, &ada, ("/api/v1/prompts", "prompts"), prompt).await, 3);
     assert_eq!(create_ten(&app, &ada, ("/api/v1/datasets", "datasets"), named).await, 3);
+    let models = format!("/api/v1/orgs/{}/models", ada.org_id);
+    let model = |number: usize| json!({"name": format!("m{number}"), "targets": [{"provider": "openai", "model": "x"}]});
+    assert_eq!(create_ten(&app, &ada, (&models, "models"), model).await, 3);
     let quotas = quotas(&app, &ada).await;
-    for quota in ["keys", "providers", "prompts", "datasets"] {
+    for quota in ["keys", "providers", "models", "prompts", "datasets"] {
         assert_eq!(quotas[quota], json!({"limit": 3, "used": 3}), "{quota}");
     }
     // New versions are no new prompts, and what was deleted makes room.

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::*;
 
 const ORG: OrgId = OrgId(Uuid::from_u128(1));
-const TARGET: CacheTarget<'_> = CacheTarget { provider: "openai", base: None, model: Some("gpt-4o") };
+const TARGET: CacheTarget<'_> =
+    CacheTarget { provider: "openai", base: None, model: Some("gpt-4o"), edits: "" };
 
 fn parts() -> KeyParts<'static> {
     KeyParts {
@@ -37,6 +38,7 @@ fn everything_that_changes_the_answer_changes_the_key() {
     let other = CacheTarget { provider: "azure-openai", ..TARGET };
     let moved = CacheTarget { base: Some("http://one"), ..TARGET };
     let mini = CacheTarget { model: Some("gpt-4o-mini"), ..TARGET };
+    let edited = CacheTarget { edits: "temperature", ..TARGET };
     let all = [
         base,
         KeyParts { org: OrgId(Uuid::from_u128(2)), ..base },
@@ -45,6 +47,7 @@ fn everything_that_changes_the_answer_changes_the_key() {
         KeyParts { targets: &[moved], ..base },
         KeyParts { targets: &[mini], ..base },
         KeyParts { targets: &[CacheTarget { model: None, ..TARGET }], ..base },
+        KeyParts { targets: &[edited], ..base },
         KeyParts { targets: &[CacheTarget { model: Some(""), ..TARGET }], ..base },
         KeyParts { targets: &[TARGET, other], ..base },
         KeyParts { targets: &[other, TARGET], ..base },

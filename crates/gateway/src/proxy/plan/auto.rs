@@ -1,4 +1,4 @@
-//! `X-Gateway-Provider: auto`: finds the provider that has the requested model.
+//! `X-Gateway-Provider: auto` for a model that is not a named one: finds the provider that has it.
 
 use super::{AUTO, Plan, RouteTarget};
 use crate::problem::{ApiResult, Problem};
@@ -19,7 +19,7 @@ pub fn target(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<RouteTa
     let provider = context.resolve_provider(PROVIDER.as_str(), name)?;
     let adaptation = plan.adapt_request(&provider, Some(model), PROVIDER.as_str())?;
     let model = Some(model.to_owned());
-    Ok(RouteTarget { provider, model, adaptation, weight: 1, is_named, refuses_usage: false })
+    Ok(RouteTarget { is_named, ..RouteTarget::new(plan.directives, provider, model, adaptation) })
 }
 
 /// The one provider of a model: among those for which the organization lists the model, else among those with a price

@@ -12,13 +12,14 @@ fn directives(operation: Operation, stream: Option<bool>) -> Directives {
     Directives {
         provider: "openai".into(),
         fallbacks: Vec::new(),
-        strategy: RouteStrategy::Order,
-        max_retries: 0,
+        strategy: None,
+        max_retries: None,
         operation,
         client_format: ClientFormat::OpenAiChat,
         format_source: FormatSource::FromPath,
         stream,
         cache: None,
+        has_cache_header: false,
         session: None,
         user: None,
         metadata: Map::new(),
@@ -60,6 +61,7 @@ fn the_stream_header_decides_who_streams() {
             facts: facts(request),
             stream_mode,
             targets: Vec::new(),
+            model: None,
             is_bound: false,
         };
         let found = (plan.provider_streams(), plan.caller_streams(), plan.adds_stream());
@@ -72,8 +74,14 @@ fn the_user_of_the_header_comes_before_the_user_of_the_body() {
     let mut directives = directives(Operation::Chat, None);
     let user = |directives: &Directives| {
         let stream_mode = StreamMode::Passthrough;
-        let plan =
-            Plan { directives, facts: facts(false), stream_mode, targets: Vec::new(), is_bound: false };
+        let plan = Plan {
+            directives,
+            facts: facts(false),
+            stream_mode,
+            targets: Vec::new(),
+            model: None,
+            is_bound: false,
+        };
         plan.user().map(ToOwned::to_owned)
     };
     assert_eq!(user(&directives).as_deref(), Some("from the body"));

@@ -84,8 +84,8 @@ impl Record {
         (Some(usage), is_estimated)
     }
 
-    /// The cost, and whether there is no price for it. The price of the model in the response comes before the price of
-    /// the requested model.
+    /// The cost, and whether there is no price for it. The price of the named model comes first, then that
+    /// of the model in the response, then that of the requested model.
     fn cost(&self, reading: &MeterReading, usage: Option<&Usage>) -> (Option<Decimal>, bool) {
         let Some(usage) = usage else {
             let has_succeeded = self.response.status.is_success();
@@ -94,7 +94,8 @@ impl Record {
         };
         let provider = self.attempts.target().kind.name;
         let models = [reading.model.as_deref(), self.attempts.model()];
-        let price = models.into_iter().flatten().find_map(|model| self.state.prices.find(provider, model));
+        let known = || models.into_iter().flatten().find_map(|model| self.state.prices.find(provider, model));
+        let price = self.request.price.as_deref().or_else(known);
         let cost = price.and_then(|price| pricing::cost(price, usage));
         (cost, cost.is_none())
     }

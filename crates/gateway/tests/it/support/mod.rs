@@ -9,6 +9,7 @@ mod evals;
 pub mod fallback_chain;
 mod load_balancer;
 pub mod log_rows;
+pub mod named_models;
 mod process;
 mod proxy;
 mod raw_http;

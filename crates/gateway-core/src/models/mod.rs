@@ -1,0 +1,29 @@
+//! Named models: what a model name means for an organization. A definition has targets and a strategy that orders them;
+//! it is checked when it is saved and compiled once, and each request selects targets from the compiled form. The
+//! targets are then ordered and tried by the same rules as those of `X-Gateway-Fallback` (`route`, `failover`).
+
+mod check;
+mod compile;
+mod condition;
+mod definition;
+mod edits;
+mod names;
+
+pub use check::{InvalidModel, Severity};
+pub use compile::{Model, ModelTarget, Selection};
+pub use condition::{QueryFacts, Scalar};
+pub use definition::{
+    CacheDefault, CacheDefaultMode, Condition, Definition, FallbackCause, Mode, ModelPrice, NamedCause,
+    Strategy, Target,
+};
+pub use edits::BodyEdits;
+pub use names::{NamedModels, check_model_name};
+
+pub const MAX_TARGETS: usize = 10;
+/// Lists of targets within each other: those of the model, and those of its groups.
+pub const MAX_DEPTH: usize = 2;
+/// The longest definition as JSON, in bytes. All definitions of an organization are held in memory.
+pub const MAX_BYTES: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Named models of an organization: what a model name means, in versions.
+
+use axum::extract::State;
+use gateway_core::ids::ModelId;
+use gateway_core::models::{
+    CacheDefault, Definition, InvalidModel, MAX_BYTES, ModelPrice, Severity, Strategy, Target,
+    check_model_name,
+};
+use gateway_core::quotas::Quota;
+use gateway_core::time::Timestamp;
+use gateway_store::models::{self as store, StoredModel};
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::audited::Audited;
+use super::caller::{Admin, AppState, InOrg, Viewer};
+use super::extract::{FromPath, LimitedBody, PathParam, QueryParams};
+use super::openapi::Area;
+use super::page::{self, PageParams};
+use super::response::{Created, Deleted, Json};
+use crate::auth::CachedOrg;
+use crate::cluster::invalidation::{self, Invalidation};
+use crate::problem::{ApiResult, Problem};
+use crate::quotas;
+
+pub fn area() -> Area {
+    Area::new("models", "Named models: what a model name means for the organization, in versions.")
+        .get("/orgs/{orgId}/models", list, "List the named models, each in its latest version")
+        .post("/orgs/{orgId}/models", create, "Create a named model with version 1")
+        .get("/orgs/{orgId}/models/{model}", get, "Get the latest version of a named model, or the given one")
+        .put(
+            "/orgs/{orgId}/models/{model}",
+            update,
+            "Create a new version from the whole definition; the body of an old version rolls back to it",
+        )
+        .delete("/orgs/{orgId}/models/{model}", delete, "Delete a named model and all its versions")
+        .get("/orgs/{orgId}/models/{model}/versions", versions, "List all versions, newest first")
+}
+
+/// The name of a model, percent-encoded, or its id.
+struct NameOrId(String);
+
+impl FromPath for NameOrId {
+    const NAME: &'static str = "model";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        check_model_name(text).map(|()| Self(text.to_owned())).map_err(ToOwned::to_owned)
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "pattern": r"^([A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}\*?|\*)$"})
+    }
+}
+
+/// A definition in a request. The fields that only responses have are accepted, so that a response can be sent back.
+struct DefinitionBody(Definition);
+
+const READ_ONLY: [&str; 5] = ["id", "version", "created_by", "created_at", "updated_at"];
+
+impl<'de> Deserialize<'de> for DefinitionBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Map::deserialize(deserializer)?;
+        for field in READ_ONLY {
+            fields.remove(field);
+        }
+        serde_path_to_error::deserialize(Value::Object(fields)).map(Self).map_err(|error| {
+            let (path, inner) = (error.path().to_string(), error.inner().to_string());
+            D::Error::custom(if path == "." { inner } else { format!("{path}: {inner}") })
+        })
+    }
+}
+
+impl JsonSchema for DefinitionBody {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Definition::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Definition::json_schema(generator)
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NamedModel")]
+struct ModelView {
+    id: ModelId,
+    name: String,
+    description: String,
+    strategy: Strategy,
+    targets: Vec<Target>,
+    retries: Option<u32>,
+    timeout_ms: Option<u64>,
+    first_byte_timeout_ms: Option<u64>,
+    cache: Option<CacheDefault>,
+    price: Option<ModelPrice>,
+    hidden: bool,
+    enabled: bool,
+    version: i64,
+    /// The id of the user or key that created this version.
+    created_by: Option<String>,
+    /// When the model was created.
+    created_at: Timestamp,
+    /// When this version was created.
+    updated_at: Timestamp,
+}
+
+impl TryFrom<StoredModel> for ModelView {
+    type Error = Problem;
+
+    fn try_from(model: StoredModel) -> ApiResult<Self> {
+        let StoredModel { id, name, version, definition, created_by, created_at, updated_at } = model;
+        let definition: Definition = serde_json::from_str(&definition).map_err(Problem::internal)?;
+        let Definition { description, strategy, targets, retries, timeout_ms, .. } = definition;
+        let Definition { first_byte_timeout_ms, cache, price, hidden, enabled, .. } = definition;
+        Ok(Self {
+            id,
+            name,
+            description,
+            strategy,
+            targets,
+            retries,
+            timeout_ms,
+            first_byte_timeout_ms,
+            cache,
+            price,
+            hidden,
+            enabled,
+            version,
+            created_by,
+            created_at,
+            updated_at,
+        })
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NamedModelList {
+    models: Vec<ModelView>,
+    next_cursor: Option<String>,
+}
+
+async fn list(
+    State(app): AppState,
+    caller: InOrg<Viewer>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<NamedModelList>> {
+    let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
+    let (models, next_cursor) = page::try_into_views(found)?;
+    Ok(Json(NamedModelList { models, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ModelVersionParams {
+    /// Default: the latest version.
+    #[schemars(range(min = 1))]
+    version: Option<i64>,
+}
+
+async fn get(
+    State(app): AppState,
+    caller: InOrg<Viewer>,
+    PathParam(NameOrId(name)): PathParam<NameOrId>,
+    QueryParams(params): QueryParams<ModelVersionParams>,
+) -> ApiResult<Json<ModelView>> {
+    if params.version.is_some_and(|version| version < 1) {
+        return Err(Problem::field("version", "must be a whole number of at least 1"));
+    }
+    let found = store::find(&app.services.db, caller.org.id, &name, params.version).await?;
+    found.ok_or_else(Problem::not_found)?.try_into().map(Json)
+}
+
+async fn create(
+    app: Audited,
+    caller: InOrg<Admin>,
+    LimitedBody(DefinitionBody(mut definition)): LimitedBody<MAX_BYTES, DefinitionBody>,
+) -> ApiResult<Created<ModelView>> {
+    let name = definition.name.take().ok_or_else(|| Problem::field("name", "is required"))?;
+    check_model_name(&name).map_err(|why| Problem::field("name", why))?;
+    let now = app.services.clock.now();
+    let model = StoredModel {
+        id: app.services.ids.new_id(),
+        definition: checked(&caller.org, &name, definition)?,
+        name,
+        version: 1,
+        created_by: Some(caller.actor()),
+        created_at: now,
+        updated_at: now,
+    };
+    let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Models).await?;
+    store::insert(&mut tx, caller.org.id, &model)
+        .await
+        .map_err(Problem::on_duplicate("a model with this name already exists; change it with PUT"))?;
+    let view = ModelView::try_from(model)?;
+    tx.record(app.entry().target(view.id, &view.name).created(&view));
+    let pending = invalidation::record(&mut tx, Invalidation::Org(caller.org.id)).await?;
+    invalidation::commit(tx, [pending], &app.cluster).await?;
+    Ok(Created(view))
+}
+
+async fn update(
+    app: Audited,
+    caller: InOrg<Admin>,
+    PathParam(NameOrId(name)): PathParam<NameOrId>,
+    LimitedBody(DefinitionBody(mut definition)): LimitedBody<MAX_BYTES, DefinitionBody>,
+) -> ApiResult<Json<ModelView>> {
+    let org = caller.org.id;
+    let found = store::find(&app.services.db, org, &name, None).await?.ok_or_else(Problem::not_found)?;
+    if definition.name.take().is_some_and(|name| name != found.name) {
+        return Err(Problem::field("name", "cannot be changed; create another model and delete this one"));
+    }
+    let definition = checked(&caller.org, &found.name, definition)?;
+    let mut tx = app.services.db.begin().await?;
+    let before = store::next_version(&mut tx, org, found.id).await?.ok_or_else(Problem::not_found)?;
+    let model = StoredModel {
+        version: before.version + 1,
+        definition,
+        created_by: Some(caller.actor()),
+        updated_at: app.services.clock.now(),
+        ..before.clone()
+    };
+    store::insert_version(&mut tx, &model).await?;
+    let view = ModelView::try_from(model)?;
+    let entry = app.entry().target(view.id, &view.name);
+    tx.record(entry.changed(&ModelView::try_from(before)?, &view));
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
+    invalidation::commit(tx, [pending], &app.cluster).await?;
+    Ok(Json(view))
+}
+
+async fn delete(
+    app: Audited,
+    caller: InOrg<Admin>,
+    PathParam(NameOrId(name)): PathParam<NameOrId>,
+) -> ApiResult<Json<Deleted>> {
+    let org = caller.org.id;
+    let found = store::find(&app.services.db, org, &name, None).await?.ok_or_else(Problem::not_found)?;
+    let mut tx = app.services.db.begin().await?;
+    if !store::delete(&mut tx, org, found.id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.record(app.entry().target(found.id, &found.name).deleted(&ModelView::try_from(found.clone())?));
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
+    invalidation::commit(tx, [pending], &app.cluster).await?;
+    Ok(Deleted::yes())
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ModelVersionList {
+    versions: Vec<ModelView>,
+    next_cursor: Option<String>,
+}
+
+async fn versions(
+    State(app): AppState,
+    caller: InOrg<Viewer>,
+    PathParam(NameOrId(name)): PathParam<NameOrId>,
+    QueryParams(params): QueryParams<PageParams>,
+) -> ApiResult<Json<ModelVersionList>> {
+    let (db, org, page) = (&app.services.db, caller.org.id, params.numeric_page()?);
+    let found = store::find(db, org, &name, None).await?.ok_or_else(Problem::not_found)?;
+    let (versions, next_cursor) =
+        page::try_into_views(store::list_versions(db, org, found.id, &page).await?)?;
+    Ok(Json(ModelVersionList { versions, next_cursor }))
+}
+
+/// Checks a definition and returns its stored form.
+fn checked(org: &CachedOrg, name: &str, definition: Definition) -> ApiResult<String> {
+    let checked = definition.checked(name, &|provider| org.providers.find(provider).is_some());
+    serde_json::to_string(&checked.map_err(invalid)?).map_err(Problem::internal)
+}
+
+fn invalid(error: InvalidModel) -> Problem {
+    match error.severity {
+        Severity::Malformed => Problem::field(&error.field, error.message),
+        Severity::Unroutable => Problem::unprocessable(error.to_string()),
+    }
+}

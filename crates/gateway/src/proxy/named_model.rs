@@ -1,0 +1,145 @@
+//! Named models: whether a request asks for one, and the targets that it has for the request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gateway_core::llm::estimate::estimate_from_chars;
+use gateway_core::models::{Model, QueryFacts, Scalar, Selection};
+use http::header::CONTENT_TYPE;
+use serde_json::value::RawValue;
+
+use super::context::RequestContext;
+use super::directives::Directives;
+use super::facts::RequestFacts;
+use super::inbound::Inbound;
+use super::plan::AUTO;
+use crate::problem::{ApiResult, Problem};
+
+/// The named model that a request asks for.
+pub struct NamedModel {
+    /// As the caller wrote it.
+    pub name: String,
+    pub model: Arc<Model>,
+    pub selection: Selection,
+    star: Option<String>,
+}
+
+impl NamedModel {
+    /// `X-Gateway-Provider: auto` means a named model if there is one with the requested name.
+    pub async fn find(
+        context: RequestContext<'_>,
+        directives: &mut Directives,
+        facts: &RequestFacts,
+        inbound: &mut Inbound,
+    ) -> ApiResult<Option<Self>> {
+        let Some(name) = facts.model.as_deref().filter(|_| directives.provider == AUTO) else {
+            return Ok(None);
+        };
+        let Some((model, star)) = context.identity.org.models.find(name)? else { return Ok(None) };
+        let shown: String = name.chars().take(100).collect();
+        check(context, directives, facts, &model, &shown)?;
+        let body = if model.needs_body() {
+            inbound.read_prefix(usize::MAX).await?;
+            inbound.first_chunk()
+        } else {
+            &[]
+        };
+        let selection = model.select(&Facts::new(context, directives, facts, body));
+        directives.adopt(&model);
+        Ok(Some(Self { name: name.to_owned(), star: star.map(ToOwned::to_owned), model, selection }))
+    }
+
+    /// What the star of the model's name matched.
+    pub fn star(&self) -> Option<&str> {
+        self.star.as_deref()
+    }
+}
+
+fn check(
+    context: RequestContext<'_>,
+    directives: &Directives,
+    facts: &RequestFacts,
+    model: &Model,
+    shown: &str,
+) -> ApiResult<()> {
+    if !model.enabled {
+        return Err(Problem::field("model", format!("'{shown}' is disabled; an admin can enable it")));
+    }
+    let header = if directives.strategy.is_some() {
+        Some("x-gateway-route")
+    } else if !directives.fallbacks.is_empty() {
+        Some("x-gateway-fallback")
+    } else {
+        None
+    };
+    if let Some(header) = header {
+        let why =
+            format!("the model '{shown}' has targets of its own; leave the header out, or name a provider");
+        return Err(Problem::field(header, why));
+    }
+    if facts.body_model.is_some() && facts.body_model != facts.model {
+        return Err(Problem::field(
+            "model",
+            format!("is another one in the body than '{shown}' in the path"),
+        ));
+    }
+    let content_type = context.head.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    if content_type.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/")) {
+        let why = format!("'{shown}' is a named model, which a multipart form cannot use; name a provider");
+        return Err(Problem::field("model", why));
+    }
+    Ok(())
+}
+
+/// What the conditions of a model ask about the request.
+struct Facts<'a> {
+    context: RequestContext<'a>,
+    directives: &'a Directives,
+    request: &'a RequestFacts,
+    params: HashMap<String, &'a RawValue>,
+    body_bytes: usize,
+}
+
+impl<'a> Facts<'a> {
+    /// `body` is empty if no condition asks about it.
+    fn new(
+        context: RequestContext<'a>,
+        directives: &'a Directives,
+        request: &'a RequestFacts,
+        body: &'a [u8],
+    ) -> Self {
+        // A body that is not an object has no parameters.
+        let params = if body.is_empty() { None } else { serde_json::from_slice(body).ok() };
+        Self { context, directives, request, params: params.unwrap_or_default(), body_bytes: body.len() }
+    }
+}
+
+impl QueryFacts for Facts<'_> {
+    fn metadata(&self, key: &str) -> Option<Scalar> {
+        Scalar::of(self.directives.metadata.get(key)?)
+    }
+
+    fn param(&self, name: &str) -> Option<Scalar> {
+        let text = self.params.get(name)?.get();
+        if text.starts_with(['{', '[']) {
+            return None;
+        }
+        Scalar::of(&serde_json::from_str(text).ok()?)
+    }
+
+    fn header(&self, name: &str) -> Option<Scalar> {
+        Some(Scalar::Text(self.context.head.headers.get(name)?.to_str().ok()?.to_owned()))
+    }
+
+    fn path(&self) -> &str {
+        self.context.head.uri.path()
+    }
+
+    fn user(&self) -> Option<&str> {
+        self.directives.user.as_deref().or(self.request.user.as_deref())
+    }
+
+    fn input_tokens(&self) -> u64 {
+        estimate_from_chars(self.body_bytes as u64)
+    }
+}
