@@ -3,6 +3,7 @@
 //!
 //! SQLite has one connection for writes and a few for reads (WAL), so a writer never conflicts with another connection
 //! of this process. PostgreSQL has two small pools: one for requests and one for background work (`reopen`).
+//! Organizations share the connections (`connection_shares`).
 
 use std::path::Path;
 use std::str::FromStr;
@@ -15,9 +16,9 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{Connection as _, Executor as _, SqlSafeStr};
-use tokio::sync::Mutex;
 
 use crate::StoreError;
+use crate::connection_shares::ConnectionShares;
 use crate::faults::{DbCall, Faults};
 use crate::readers::SqliteReaders;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
@@ -53,11 +54,12 @@ pub struct Db {
     faults: Faults,
     /// How long callers waited for a connection, or for the write lock of SQLite.
     waits: Arc<Histogram>,
+    pub(crate) shares: ConnectionShares,
 }
 
 #[derive(Clone)]
 pub(crate) enum Pool {
-    Sqlite { write: SqlitePool, read: SqliteReaders, write_lock: WriteLock },
+    Sqlite { write: SqlitePool, read: SqliteReaders },
     Postgres(PgPool),
 }
 
@@ -72,9 +74,6 @@ impl Drop for Waiting<'_> {
         self.waits.observe(self.started.elapsed());
     }
 }
-
-/// Serializes the writers of a SQLite file in the order of their requests. SQLite's own lock is not fair.
-pub(crate) type WriteLock = Arc<Mutex<()>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -104,11 +103,13 @@ impl Dialect {
 
 impl Db {
     pub(crate) fn new(pool: Pool) -> Self {
-        Self::with_faults(pool, Faults::default())
-    }
-
-    fn with_faults(pool: Pool, faults: Faults) -> Self {
-        Self { pool, faults, waits: Arc::new(Histogram::new(&WAIT_BUCKETS)) }
+        let shares = match &pool {
+            Pool::Sqlite { read, .. } => {
+                ConnectionShares::of_sqlite(read.pool.options().get_max_connections())
+            }
+            Pool::Postgres(pool) => ConnectionShares::of_postgres(pool.options().get_max_connections()),
+        };
+        Self { pool, faults: Faults::default(), waits: Arc::new(Histogram::new(&WAIT_BUCKETS)), shares }
     }
 
     /// The faults that tests inject into this database.
@@ -157,13 +158,13 @@ impl Db {
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
                 let pool = Pool::Postgres(postgres_pool(connections).connect_lazy_with(options));
-                Self::with_faults(pool, self.faults.clone())
+                Self { faults: self.faults.clone(), ..Self::new(pool) }
             }
-            Pool::Sqlite { write, write_lock, .. } => {
+            Pool::Sqlite { write, .. } => {
                 let options = (*write.connect_options()).clone();
                 let read = SqliteReaders::new(options, RESERVED_READERS, Some(STATEMENT_TIMEOUT));
-                let pool = Pool::Sqlite { write: write.clone(), read, write_lock: Arc::clone(write_lock) };
-                Self::with_faults(pool, self.faults.clone())
+                let pool = Pool::Sqlite { write: write.clone(), read };
+                Self { faults: self.faults.clone(), shares: self.shares.clone(), ..Self::new(pool) }
             }
         }
     }
@@ -196,13 +197,12 @@ impl Db {
                 let options = (*pool.connect_options()).clone();
                 Self::new(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)))
             }
-            Pool::Sqlite { write, write_lock, .. } => {
+            Pool::Sqlite { write, .. } => {
                 let options = (*write.connect_options()).clone();
                 let write = sqlite_writer().connect_lazy_with(options.clone());
                 // Without a limit: a thread of low priority may take long for a short query.
                 let read = SqliteReaders::new(options, SQLITE_READERS, None);
-                let write_lock = Arc::clone(write_lock);
-                Self::new(Pool::Sqlite { write, read, write_lock })
+                Self { shares: self.shares.clone(), ..Self::new(Pool::Sqlite { write, read }) }
             }
         }
     }
@@ -221,6 +221,7 @@ impl Db {
             Pool::Sqlite { read, .. } => {
                 let query = sqlx::query_with(sql, sqlite_arguments(args)?);
                 let waiting = self.waiting();
+                let _share = self.shares.read().await?;
                 let mut reader = read.acquire().await?;
                 drop(waiting);
                 let rows = query.fetch_all(reader.connection()).await?;
@@ -228,9 +229,10 @@ impl Db {
             }
             Pool::Postgres(pool) => {
                 let query = sqlx::query_with(sql, postgres_arguments(args)?);
+                let waiting = self.waiting();
+                let _share = self.shares.read().await?;
                 // Boxed, because the future of a connection is large.
-                let rows = with_timeout(Box::pin(async {
-                    let waiting = self.waiting();
+                let rows = with_timeout(Box::pin(async move {
                     let mut connection = pool.acquire().await?;
                     drop(waiting);
                     query.fetch_all(&mut *connection).await
@@ -248,6 +250,7 @@ impl Db {
             Pool::Sqlite { read, .. } => {
                 let query = sqlx::query_with(sql, sqlite_arguments(args)?);
                 let waiting = self.waiting();
+                let _share = self.shares.read().await?;
                 let mut reader = read.acquire().await?;
                 drop(waiting);
                 let row = query.fetch_optional(reader.connection()).await?;
@@ -255,8 +258,9 @@ impl Db {
             }
             Pool::Postgres(pool) => {
                 let query = sqlx::query_with(sql, postgres_arguments(args)?);
-                let row = with_timeout(Box::pin(async {
-                    let waiting = self.waiting();
+                let waiting = self.waiting();
+                let _share = self.shares.read().await?;
+                let row = with_timeout(Box::pin(async move {
                     let mut connection = pool.acquire().await?;
                     drop(waiting);
                     query.fetch_optional(&mut *connection).await
@@ -280,22 +284,13 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         self.faults.before(DbCall::Begin).await?;
         let waiting = self.waiting();
-        let mut tx = match &self.pool {
-            Pool::Sqlite { write, write_lock, .. } => {
-                let lock = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(write_lock).lock_owned());
-                let lock = lock
-                    .await
-                    .map_err(|_| StoreError::Unavailable("timed out waiting for the write lock".into()))?;
-                let connection = write.acquire().await?;
-                drop(waiting);
-                Tx::begin(Connection::Sqlite(connection), "BEGIN IMMEDIATE", Some(lock)).await?
-            }
-            Pool::Postgres(pool) => {
-                let connection = with_timeout(pool.acquire()).await?;
-                drop(waiting);
-                Tx::begin(Connection::Postgres(connection), "BEGIN", None).await?
-            }
+        let share = self.shares.write().await?;
+        let (connection, sql) = match &self.pool {
+            Pool::Sqlite { write, .. } => (Connection::Sqlite(write.acquire().await?), "BEGIN IMMEDIATE"),
+            Pool::Postgres(pool) => (Connection::Postgres(with_timeout(pool.acquire()).await?), "BEGIN"),
         };
+        drop(waiting);
+        let mut tx = Tx::begin(connection, sql, share).await?;
         tx.set_faults(&self.faults).await?;
         Ok(tx)
     }
@@ -331,10 +326,10 @@ impl Db {
         tx.commit().await
     }
 
-    /// The connection and the lock of SQLite's writer.
-    pub(crate) fn sqlite(&self) -> Option<(&SqlitePool, &WriteLock)> {
+    /// The connection of SQLite's writer.
+    pub(crate) fn sqlite(&self) -> Option<&SqlitePool> {
         match &self.pool {
-            Pool::Sqlite { write, write_lock, .. } => Some((write, write_lock)),
+            Pool::Sqlite { write, .. } => Some(write),
             Pool::Postgres(_) => None,
         }
     }
@@ -397,7 +392,7 @@ pub(crate) async fn open_sqlite(
         .await
         .map_err(|error| StoreError::Open(format!("cannot open the database file {shown}: {error}")))?;
     let read = SqliteReaders::new(options, SQLITE_READERS, Some(query_limit));
-    Ok(Pool::Sqlite { write, read, write_lock: WriteLock::default() })
+    Ok(Pool::Sqlite { write, read })
 }
 
 pub(crate) fn sqlite_writer() -> SqlitePoolOptions {

@@ -2,6 +2,7 @@
 //! PostgreSQL. It contains no rules: callers pass ids and times, rules are in `gateway-core`, and every query of tenant
 //! data takes the organization as its first parameter.
 
+pub mod connection_shares;
 pub mod db;
 pub mod error;
 mod leases;
@@ -22,6 +23,7 @@ pub mod deliveries;
 pub mod evals;
 pub mod events;
 pub mod exports;
+pub mod fair_slots;
 pub mod faults;
 pub mod invites;
 pub mod jobs;

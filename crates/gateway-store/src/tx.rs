@@ -6,8 +6,8 @@ use gateway_core::audit::Draft;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedMutexGuard;
 
+use crate::connection_shares::Share;
 use crate::db::{ACQUIRE_TIMEOUT, Dialect, PING_TIMEOUT, with_timeout};
 use crate::faults::{self, DbCall, Faults};
 use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
@@ -25,7 +25,7 @@ pub struct Tx {
     connection: Option<Connection>,
     state: State,
     /// Released when the transaction has ended.
-    write_lock: Option<OwnedMutexGuard<()>>,
+    share: Option<Share>,
     /// Audit entries of the change, which `commit` appends.
     entries: Vec<Draft>,
     /// How many of them were appended.
@@ -46,12 +46,12 @@ impl Tx {
     pub(crate) async fn begin(
         connection: Connection,
         sql: &'static str,
-        write_lock: Option<OwnedMutexGuard<()>>,
+        share: Option<Share>,
     ) -> Result<Self, StoreError> {
         let mut tx = Self {
             connection: Some(connection),
             state: State::Unknown,
-            write_lock,
+            share,
             entries: Vec::new(),
             appended: 0,
             faults: Faults::default(),
@@ -168,12 +168,12 @@ impl Tx {
 impl Drop for Tx {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        let (state, write_lock) = (self.state, self.write_lock.take());
+        let (state, share) = (self.state, self.share.take());
         match Handle::try_current() {
             Ok(runtime) => {
                 runtime.spawn(async move {
                     connection.roll_back(state).await;
-                    drop(write_lock);
+                    drop(share);
                 });
             }
             Err(_) => connection.abandon(),

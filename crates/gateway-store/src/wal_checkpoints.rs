@@ -5,12 +5,12 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use sqlx::sqlite::SqlitePool;
 
 use crate::StoreError;
-use crate::db::{Db, WriteLock, sqlite_writer};
+use crate::connection_shares::ConnectionShares;
+use crate::db::{Db, sqlite_writer};
 
 /// A checkpoint is due when this many pages of the log are not in the database file. Batches of log rows change the
 /// same pages again and again, so fewer checkpoints write each page fewer times.
@@ -27,19 +27,18 @@ const HEADER: usize = 100;
 /// The checkpoints of one SQLite file.
 pub struct WalCheckpoints {
     connection: SqlitePool,
-    write_lock: WriteLock,
+    shares: ConnectionShares,
     index: PathBuf,
 }
 
 impl Db {
     /// None on PostgreSQL.
     pub fn wal_checkpoints(&self) -> Option<WalCheckpoints> {
-        let (write, write_lock) = self.sqlite()?;
-        let options = (*write.connect_options()).clone();
+        let options = (*self.sqlite()?.connect_options()).clone();
         let mut index = options.get_filename().as_os_str().to_owned();
         index.push("-shm");
         let connection = sqlite_writer().connect_lazy_with(options);
-        Some(WalCheckpoints { connection, write_lock: Arc::clone(write_lock), index: index.into() })
+        Some(WalCheckpoints { connection, shares: self.shares.clone(), index: index.into() })
     }
 }
 
@@ -53,7 +52,7 @@ impl WalCheckpoints {
         }
         self.copy_pages().await?;
         // The log starts from its beginning only if all of its pages are copied, so nothing may be added meanwhile.
-        let _lock = Arc::clone(&self.write_lock).lock_owned().await;
+        let _share = self.shares.write().await?;
         self.copy_pages().await?;
         Ok(true)
     }

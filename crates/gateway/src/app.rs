@@ -13,12 +13,12 @@ use std::time::Duration;
 use gateway_core::ids::OrgId;
 use gateway_store::Db;
 use gateway_store::db::Dialect;
+use gateway_store::fair_slots::{Overloaded, Slot};
 
 use crate::audit::AuditQueue;
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
 use crate::connections::Connections;
-use crate::fair_slots::{Overloaded, Slot};
 use crate::health::HealthCache;
 use crate::internal_call::InternalCaller;
 use crate::jobs::JobServices;
@@ -27,7 +27,7 @@ use crate::proxy::state::ProxyState;
 use crate::quotas::QuotaUsage;
 use crate::rate_limits::RateLimiter;
 use crate::services::Services;
-use crate::shares::{QUERY_PATIENCE, Shares};
+use crate::shares::{QUERY_MAX_WAIT, Shares};
 
 pub use start::open_vault;
 
@@ -76,7 +76,7 @@ impl App {
     /// Like `current_logs`, for queries that may take long: within the organization's share of concurrent ones.
     pub async fn query_logs(&self, org: OrgId) -> Result<LogQueries<'_>, Overloaded> {
         let db = self.current_logs(org).await;
-        let slot = self.shares.queries.acquire(org, Some(QUERY_PATIENCE)).await?;
+        let slot = self.shares.queries.acquire(org, Some(QUERY_MAX_WAIT)).await?;
         Ok(LogQueries { db, _slot: slot })
     }
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
+use gateway_store::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits, SlotStats};
 use tokio::sync::oneshot;
 
-use crate::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits, SlotStats};
 use crate::low_priority::{LowPriorityThreads, NiceValue};
 
 /// Bodies up to this size are read on the thread of the request, which takes about a millisecond.

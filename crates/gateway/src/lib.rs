@@ -19,7 +19,6 @@ mod delivery;
 pub mod egress;
 pub mod evals;
 mod exposure;
-pub mod fair_slots;
 pub mod health;
 pub mod ids;
 pub mod internal_call;

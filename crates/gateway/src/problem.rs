@@ -8,12 +8,12 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::limits::LimitStatus;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
+use gateway_store::fair_slots::Overloaded;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::compute::ComputeError;
-use crate::fair_slots::Overloaded;
 
 /// The JSON fields of an error body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

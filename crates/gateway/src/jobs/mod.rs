@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway_core::ids::{JobId, OrgId};
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::db::Dialect;
 use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::jobs::{self, ClaimedJob, NewJob, NextJob};
@@ -329,7 +330,7 @@ async fn run_claimed<J: Job>(
         return give_up(&job, &context, claimed.id, holder, reason).await;
     }
     let result = tokio::select! {
-        result = job.run(&context) => result,
+        result = on_behalf_of(claimed.org, job.run(&context)) => result,
         () = renew_lease(job_services, claimed.id, holder) => {
             tracing::warn!(job = J::NAME, id = %claimed.id, "the lease of a job was lost; another node runs it now");
             return;

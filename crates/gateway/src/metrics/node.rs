@@ -1,9 +1,9 @@
 //! State of the node that is read when metrics are scraped.
 
 use gateway_core::histogram::HistogramReading;
+use gateway_store::fair_slots::SlotStats;
 
 use super::exposition::{Exposition, Kind, Unit};
-use crate::fair_slots::SlotStats;
 
 #[derive(Debug, Default)]
 pub struct NodeState {

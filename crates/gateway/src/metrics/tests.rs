@@ -1,11 +1,11 @@
 //! Tests of the process metrics.
 
 use super::*;
-use crate::fair_slots::SlotStats;
 use crate::log::spool::tests::row;
 use crate::metrics::node::SpoolState;
 use crate::metrics::requests::{MAX_SERIES_OF_ORG, OVERFLOW};
 use gateway_core::logs::Tokens;
+use gateway_store::fair_slots::SlotStats;
 
 fn request(provider: &str, model: Option<&str>, status: u16) -> LogRow {
     let mut row = row(1, "x");

@@ -9,6 +9,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
+use gateway_store::connection_shares::on_behalf_of;
 use http::header::{CACHE_CONTROL, CONNECTION, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body::Body as _;
@@ -186,12 +187,16 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
         request.extensions_mut().insert(identity.clone());
     }
     let handled = handlers.api.router.clone().oneshot(request).instrument(span(&request_id));
+    let org = identity.map(|identity| identity.org.id);
     // A change continues if its client disconnects: the steps after the commit, such as the invalidation of a revoked
     // key, must not be skipped.
     let (sender, receiver) = oneshot::channel();
     let (held, app) = (memory.clone(), Arc::clone(&handlers.app));
     services.tasks.spawn(async move {
-        let response = handled.await;
+        let response = match org {
+            Some(org) => on_behalf_of(org, handled).await,
+            None => handled.await,
+        };
         if let (Ok(response), Some(context)) = (&response, context)
             && response.status() == StatusCode::FORBIDDEN
         {

@@ -1,9 +1,12 @@
 //! One organization's work does not stop that of another: hostile evals, imports, and what is computed on its behalf.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use gateway_store::{evals, logs};
+use gateway_store::db::Dialect;
+use gateway_store::{evals, logs, orgs};
 use serde_json::{Value, json};
 
 use crate::on_both;
@@ -161,6 +164,45 @@ on_both!(a_stored_eval_beyond_the_limits_fails_its_runs_with_the_reason, |app| a
     let error = run.expect_error(422, "validation_error");
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("config.pattern: the compiled pattern is larger than 1 MiB"), "{message}");
+});
+
+on_both!(many_changes_of_one_organization_delay_another_by_one_of_them, |app| async move {
+    const FLOOD: usize = 60;
+    let (eve, ada) = (app.signup("evil").await, app.signup("acme").await);
+    // Each change of the flood waits for this transaction: on SQLite to begin, on PostgreSQL for the lock.
+    let mut tx = app.app.services.db.begin().await.unwrap();
+    assert!(orgs::lock_for_update(&mut tx, eve.org_id.parse().unwrap()).await.unwrap());
+    let ended = Arc::new(AtomicUsize::new(0));
+    let flood: Vec<_> = (0..FLOOD)
+        .map(|number| {
+            let create = app.post("/api/v1/keys", json!({"name": format!("k{number}")})).bearer(&eve.token);
+            let ended = Arc::clone(&ended);
+            tokio::spawn(async move {
+                create.send().await;
+                ended.fetch_add(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mine = tokio::spawn(app.post("/api/v1/keys", json!({"name": "mine"})).bearer(&ada.token).send());
+    let before = match app.app.services.db.dialect() {
+        Dialect::Postgres => {
+            mine.await.unwrap().expect(201);
+            let before = ended.load(Ordering::SeqCst);
+            tx.commit().await.unwrap();
+            before
+        }
+        Dialect::Sqlite => {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            tx.commit().await.unwrap();
+            mine.await.unwrap().expect(201);
+            ended.load(Ordering::SeqCst)
+        }
+    };
+    assert!(before < FLOOD / 2, "{before} changes of the flood came first");
+    for change in flood {
+        change.await.unwrap();
+    }
 });
 
 on_both!(a_slow_receiver_of_one_organization_does_not_delay_the_deliveries_of_another, |app| async move {

@@ -3,7 +3,7 @@
 //! one makes all of them visible at once.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
@@ -30,13 +30,18 @@ use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
 use crate::app::App;
 use crate::compute::{Cancellation, WaitLimits};
+use crate::memory::RequestMemory;
 use crate::problem::{ApiResult, Problem};
 
 /// All rows of an import are in memory at once.
 const MAX_ROWS: u64 = 200_000;
+/// What a row takes in memory besides its texts.
+const ROW_BYTES: usize = 128;
 /// Rows that are stored in one transaction.
-const BATCH_ROWS: usize = 1_000;
-/// An import of at least this many rows updates the database's statistics.
+const BATCH_ROWS: usize = 500;
+/// The longest pause after a transaction.
+const MAX_PAUSE: Duration = Duration::from_millis(50);
+/// An import of at least this many rows updates the database's statistics, if the last update was a while ago.
 const ANALYZE_MIN_ROWS: usize = 5_000;
 const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
@@ -56,16 +61,8 @@ pub(super) async fn import(
     PathParam(id): PathParam<DatasetId>,
     file: ImportFile,
 ) -> ApiResult<Json<Imported>> {
-    let is_body = file.is_body;
     let parsing = move |cancellation: &Cancellation| parse(&file, cancellation);
-    let parsed = app.services.compute.run(caller.org.id, WaitLimits::IMPORT, parsing).await?;
-    let cases = parsed.map_err(|error| import_problem(error, is_body))?.ok_or_else(|| {
-        Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "payload_too_large",
-            format!("the import has more than {MAX_ROWS} rows, the maximum"),
-        )
-    })?;
+    let cases = app.services.compute.run(caller.org.id, WaitLimits::IMPORT, parsing).await??;
     let imported = cases.len() as u64;
     let slot = app.shares.imports.acquire(caller.org.id, Some(MAX_WAIT)).await;
     let slot = slot.map_err(|_| Problem::overloaded("other imports are in progress; try again shortly"))?;
@@ -81,21 +78,28 @@ pub(super) async fn import(
     Ok(Json(Imported { imported }))
 }
 
-/// Parses all rows. `None` if there are too many.
-fn parse(file: &ImportFile, cancellation: &Cancellation) -> Result<Option<Vec<CaseContent>>, ImportError> {
-    let rows = check(file.format, &file.bytes)?;
+fn parse(file: &ImportFile, cancellation: &Cancellation) -> ApiResult<Vec<CaseContent>> {
+    let problem = |error| import_problem(error, file.is_body);
+    let rows = check(file.format, &file.bytes).map_err(problem)?;
     if rows > MAX_ROWS {
-        return Ok(None);
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "payload_too_large",
+            format!("the import has more than {MAX_ROWS} rows, the maximum"),
+        ));
     }
-    let mut cases = Vec::with_capacity(usize::try_from(rows).unwrap_or(0));
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    file.memory.grow(rows.saturating_mul(ROW_BYTES))?;
+    let mut cases = Vec::with_capacity(rows);
     read(file.format, &file.bytes, &mut |content| {
         cases.push(content);
         !cases.len().is_multiple_of(BATCH_ROWS) || !cancellation.is_cancelled()
-    })?;
-    if cases.len() as u64 != rows {
-        return Err(ImportError::Unreadable("the import was interrupted".into()));
+    })
+    .map_err(problem)?;
+    if cases.len() != rows {
+        return Err(problem(ImportError::Unreadable("the import was interrupted".into())));
     }
-    Ok(Some(cases))
+    Ok(cases)
 }
 
 async fn store(
@@ -128,8 +132,10 @@ async fn store(
     while let Some(range) = batch.first().zip(batch.last()).map(|(first, last)| (first.0, last.0)) {
         ranges.push(range);
         let mut tx = app.services.db.begin().await?;
+        let began = Instant::now();
         import.add(&mut tx, id, batch).await?;
         tx.commit().await?;
+        pause(began).await;
         batch = next_batch();
     }
     let mut tx = app.services.db.begin().await?;
@@ -142,11 +148,18 @@ async fn store(
         tracing::debug!(%error, "the next change of the dataset completes the import");
     }
     if rows >= ANALYZE_MIN_ROWS
+        && app.shares.may_analyze(app.services.clock.now())
         && let Err(error) = datasets::analyze_cases(&app.services.db).await
     {
         tracing::debug!(%error, "cannot update the statistics after a large import; reading may be slow for a while");
     }
     Ok(())
+}
+
+/// Leaves half of the time to others: a database server has no priorities, and an import alone would keep one of its
+/// cores busy.
+async fn pause(began: Instant) {
+    tokio::time::sleep(began.elapsed().min(MAX_PAUSE)).await;
 }
 
 async fn finish(
@@ -157,8 +170,10 @@ async fn finish(
 ) -> Result<(), StoreError> {
     for range in ranges {
         let mut tx = app.services.db.begin().await?;
+        let began = Instant::now();
         let goes_on = import.publish_batch(&mut tx, id, range).await?;
         tx.commit().await?;
+        pause(began).await;
         if !goes_on {
             return Ok(());
         }
@@ -196,6 +211,7 @@ pub(super) struct ImportFile {
     bytes: Bytes,
     /// The bytes are the whole JSON body, not its `data` field.
     is_body: bool,
+    memory: RequestMemory,
 }
 
 impl FromRequest<Arc<App>> for ImportFile {
@@ -220,9 +236,9 @@ impl FromRequest<Arc<App>> for ImportFile {
         // For the batches on their way to the store.
         memory.grow(bytes.len())?;
         if format != ImportFormat::Json {
-            return Ok(Self { format, bytes, is_body: false });
+            return Ok(Self { format, bytes, is_body: false, memory });
         }
-        unwrap_data(bytes)
+        unwrap_data(bytes, memory)
     }
 }
 
@@ -234,13 +250,13 @@ struct Wrapped<'a> {
 }
 
 /// A JSON body is either the cases themselves, or an object with `format` and `data`.
-fn unwrap_data(bytes: Bytes) -> ApiResult<ImportFile> {
+fn unwrap_data(bytes: Bytes, memory: RequestMemory) -> ApiResult<ImportFile> {
     let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let wrapped = if is_object { serde_json::from_slice::<Wrapped<'_>>(&bytes).ok() } else { None };
     let Some(Wrapped { format, data }) =
         wrapped.filter(|wrapped| wrapped.format.is_some() || wrapped.data.is_some())
     else {
-        return Ok(ImportFile { format: ImportFormat::Json, bytes, is_body: true });
+        return Ok(ImportFile { format: ImportFormat::Json, bytes, is_body: true, memory });
     };
     let format = format.unwrap_or_default();
     let format = ImportFormat::deserialize(&format)
@@ -249,10 +265,10 @@ fn unwrap_data(bytes: Bytes) -> ApiResult<ImportFile> {
     if data.starts_with('"') {
         let text: String =
             serde_json::from_str(data).map_err(|_| Problem::field("data", "is not a valid JSON string"))?;
-        return Ok(ImportFile { format, bytes: text.into(), is_body: false });
+        return Ok(ImportFile { format, bytes: text.into(), is_body: false, memory });
     }
     if format == ImportFormat::Json && data.starts_with(['[', '{']) {
-        return Ok(ImportFile { format, bytes: bytes.slice_ref(data.as_bytes()), is_body: false });
+        return Ok(ImportFile { format, bytes: bytes.slice_ref(data.as_bytes()), is_body: false, memory });
     }
     Err(Problem::field("data", "must be a string, or for format json an array of cases"))
 }

@@ -32,7 +32,7 @@ use crate::app::App;
 use crate::auth::RowAccess;
 use crate::log::tail::{MAX_STREAMS_PER_ORG, RecentIds, SubscribeError, Subscription, TailEvent};
 use crate::problem::{ApiResult, Problem};
-use crate::shares::QUERY_PATIENCE;
+use crate::shares::QUERY_MAX_WAIT;
 
 /// Interval of comments that keep the connection alive.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -255,7 +255,7 @@ impl Follower {
         let (tasks, queries, org) =
             (&self.app.services.tasks, Arc::clone(&self.app.shares.queries), self.org);
         let read = tasks.runtime.spawn(async move {
-            let slot = queries.acquire(org, Some(QUERY_PATIENCE)).await;
+            let slot = queries.acquire(org, Some(QUERY_MAX_WAIT)).await;
             let _slot = slot.map_err(|error| StoreError::Unavailable(error.to_string()))?;
             read.await
         });

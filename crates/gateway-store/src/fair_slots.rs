@@ -2,6 +2,7 @@
 //! turns.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,19 +28,24 @@ pub struct SlotLimits {
     pub waiting_per_org: usize,
 }
 
-pub struct FairSlots {
+pub struct FairSlots<K: Key = OrgId> {
     limits: SlotLimits,
-    state: Mutex<State>,
+    state: Mutex<State<K>>,
     granted: AtomicU64,
     refused: AtomicU64,
     waited_ms: AtomicU64,
 }
 
-struct State {
+struct State<K: Key> {
     free: usize,
-    in_use: HashMap<OrgId, usize>,
-    waiting: FairQueue<OrgId, oneshot::Sender<Slot>>,
+    in_use: HashMap<K, usize>,
+    waiting: FairQueue<K, oneshot::Sender<Slot<K>>>,
 }
+
+/// What takes turns.
+pub trait Key: Copy + Eq + Hash {}
+
+impl<K: Copy + Eq + Hash> Key for K {}
 
 /// Counts for metrics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -51,12 +57,12 @@ pub struct SlotStats {
 }
 
 /// A slot, released on drop.
-pub struct Slot {
-    slots: Arc<FairSlots>,
-    org: OrgId,
+pub struct Slot<K: Key = OrgId> {
+    slots: Arc<FairSlots<K>>,
+    org: K,
 }
 
-impl FairSlots {
+impl<K: Key> FairSlots<K> {
     pub fn new(limits: SlotLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -74,9 +80,9 @@ impl FairSlots {
     /// Waits for a slot, at most for the given time.
     pub async fn acquire(
         self: &Arc<Self>,
-        org: OrgId,
+        org: K,
         max_wait: Option<Duration>,
-    ) -> Result<Slot, Overloaded> {
+    ) -> Result<Slot<K>, Overloaded> {
         let started = Instant::now();
         let slot = match (self.take_or_wait(org), max_wait) {
             (Ok(Ok(slot)), _) => Ok(slot),
@@ -106,8 +112,8 @@ impl FairSlots {
     /// A free slot, or a receiver that gets one when it is the organization's turn.
     fn take_or_wait(
         self: &Arc<Self>,
-        org: OrgId,
-    ) -> Result<Result<Slot, oneshot::Receiver<Slot>>, Overloaded> {
+        org: K,
+    ) -> Result<Result<Slot<K>, oneshot::Receiver<Slot<K>>>, Overloaded> {
         let mut state = self.lock();
         if state.free > 0 && state.has_share(org, self.limits.per_org) {
             return Ok(Ok(self.take(&mut state, org)));
@@ -121,13 +127,13 @@ impl FairSlots {
         Ok(Err(receiver))
     }
 
-    fn take(self: &Arc<Self>, state: &mut State, org: OrgId) -> Slot {
+    fn take(self: &Arc<Self>, state: &mut State<K>, org: K) -> Slot<K> {
         state.free -= 1;
         *state.in_use.entry(org).or_default() += 1;
         Slot { slots: Arc::clone(self), org }
     }
 
-    fn release(self: &Arc<Self>, org: OrgId) {
+    fn release(self: &Arc<Self>, org: K) {
         let mut state = self.lock();
         state.free += 1;
         if let Some(in_use) = state.in_use.get_mut(&org) {
@@ -152,18 +158,18 @@ impl FairSlots {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn has_share(&self, org: OrgId, per_org: usize) -> bool {
+impl<K: Key> State<K> {
+    fn has_share(&self, org: K, per_org: usize) -> bool {
         self.in_use.get(&org).is_none_or(|used| *used < per_org)
     }
 }
 
-impl Drop for Slot {
+impl<K: Key> Drop for Slot<K> {
     fn drop(&mut self) {
         self.slots.release(self.org);
     }
