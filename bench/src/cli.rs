@@ -1,4 +1,4 @@
-//! Command line options. The two hidden subcommands are the other processes.
+//! Command line options. The hidden subcommands are the other processes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub(crate) struct Cli {
 pub(crate) enum ProcessRole {
     /// One hostile organization attacks while another one sends ordinary traffic
     Siege(SiegeOptions),
+    /// What an audit entry costs on SQLite, and how fast a chain is verified
+    Audit(AuditOptions),
     #[command(hide = true)]
     Attack(AttackOptions),
     #[command(hide = true)]
@@ -121,6 +123,19 @@ pub(crate) struct SiegeOptions {
     /// Memory budget of the gateway in MiB
     #[arg(long, default_value_t = 256)]
     pub(crate) memory_mib: u64,
+    /// Exit with status 2 when a target is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct AuditOptions {
+    /// Entries of the chain that is verified
+    #[arg(long, default_value_t = 200_000)]
+    pub(crate) entries: u32,
+    /// Directory for the database, on the disk to be measured [default: the system's]
+    #[arg(long)]
+    pub(crate) work_dir: Option<PathBuf>,
     /// Exit with status 2 when a target is missed
     #[arg(long)]
     pub(crate) strict: bool,

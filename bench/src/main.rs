@@ -15,6 +15,7 @@
     reason = "figures for people: counts and microseconds stay far below 2^52"
 )]
 
+mod audit;
 mod bench;
 mod chaos_provider;
 mod cli;
@@ -46,6 +47,9 @@ use clap::Parser;
 use crate::cli::{Cli, ProcessRole};
 use crate::error::{BenchError, BenchResult, StopFlag};
 
+/// How long the measurement of the audit log may take.
+const AUDIT_LIMIT: Duration = Duration::from_secs(600);
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.part {
@@ -55,6 +59,10 @@ fn main() -> ExitCode {
         Some(ProcessRole::Siege(options)) => {
             let (options, limit) = (options.clone(), siege::time_limit(options));
             run_until_stopped(limit, move |stop| siege::run(&options, &stop))
+        }
+        Some(ProcessRole::Audit(options)) => {
+            let options = options.clone();
+            run_until_stopped(AUDIT_LIMIT, move |stop| audit::run(&options, &stop))
         }
         None => {
             let limit = Duration::from_secs(cli.options.max_seconds);

@@ -58,3 +58,31 @@ test('keys, members and prompts have a history', async () => {
   await inspect(page, 'audit-prompt-history')
   page.clean()
 })
+
+test('a member whom the organization names as an auditor sees the histories, another one does not', async () => {
+  const owner = await signUp(shared.gateway)
+  await call(shared.gateway, owner.token, 'POST', '/api/v1/keys', { name: 'checkout' })
+  await call(shared.gateway, owner.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'greeting', content: 'Hello' })
+  const [auditor, viewer] = [await joinAs(shared.gateway, owner, 'viewer'), await joinAs(shared.gateway, owner, 'viewer')]
+  await call(shared.gateway, owner.token, 'PUT', `/api/v1/orgs/${owner.org.id}`, { settings: { auditors: [auditor.userId] } })
+
+  let page = await openPage(shared.browser, shared.gateway, { person: auditor, path: '/prompts/support/greeting' })
+  await page.getByRole('tab', { name: 'History' }).click()
+  await row(page, 'created prompt').waitFor()
+  await inspect(page, 'audit-auditor-history')
+  page.clean()
+  page = await openPage(shared.browser, shared.gateway, { person: auditor, path: '/keys' })
+  await page.getByRole('button', { name: 'Actions for checkout' }).click()
+  await page.getByRole('menuitem', { name: 'History' }).click()
+  await row(page.getByRole('dialog', { name: 'History of checkout' }), 'created key').waitFor()
+  page.clean()
+  page = await openPage(shared.browser, shared.gateway, { person: auditor, path: '/org/members' })
+  await row(page, viewer.email).getByRole('button', { name: /^History of/ }).click()
+  await page.getByRole('dialog', { name: /^History of/ }).waitFor()
+  page.clean()
+
+  page = await openPage(shared.browser, shared.gateway, { person: viewer, path: '/prompts/support/greeting' })
+  await page.getByRole('tab').first().waitFor()
+  assert.equal(await page.getByRole('tab', { name: 'History' }).count(), 0)
+  page.clean()
+})

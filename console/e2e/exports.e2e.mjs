@@ -48,6 +48,32 @@ test('an export is added, sends rows, is paused, tested and deleted', async () =
   page.clean()
 })
 
+test('a new origin drops the secrets of an export, which a notice says until it is dismissed', async () => {
+  const person = await signUp(shared.gateway, { plan: 'enterprise' })
+  const config = { name: 'batches', kind: 'webhook', endpoint: `${sink.url}/rows`, secret: 'abc', include_sources: ['audit'] }
+  await call(shared.gateway, person.token, 'POST', '/api/v1/exports', config)
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/exports' })
+  const edit = async (endpoint) => {
+    await page.getByRole('button', { name: 'Actions for batches' }).click()
+    await page.getByRole('menuitem', { name: 'Edit…' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Edit batches' })
+    assert.ok(await dialog.getByRole('checkbox', { name: 'audit' }).isChecked())
+    await dialog.getByLabel('Endpoint').fill(endpoint)
+    await dialog.getByRole('button', { name: 'Save export' }).click()
+    await dialog.waitFor({ state: 'detached' })
+  }
+  await edit(`${sink.url}/other`)
+  await page.getByText('batches is changed').waitFor()
+  await edit('http://127.0.0.1:9/rows')
+  const notice = page.getByText('batches has a new origin, so its stored headers and signing secret were dropped. Enter them again.')
+  await notice.waitFor()
+  await inspect(page, 'export-secrets-dropped')
+  assert.equal((await call(shared.gateway, person.token, 'GET', '/api/v1/exports')).exports[0].has_secret, false)
+  await page.getByRole('button', { name: 'Dismiss' }).last().click()
+  await notice.waitFor({ state: 'detached' })
+  page.clean()
+})
+
 test('the last error is shown verbatim, and a viewer has read-only access', async () => {
   const owner = await signUp(shared.gateway, { plan: 'enterprise' })
   sink.status = 503

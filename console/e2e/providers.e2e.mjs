@@ -76,6 +76,21 @@ test('a custom provider is added with several credentials, and an error is shown
   page.clean({ allow: /400/ })
 })
 
+test('a new origin drops the credential of a provider, which a notice says', async () => {
+  const person = await signUp(shared.gateway)
+  const path = `/api/v1/orgs/${person.org.id}/providers`
+  await call(shared.gateway, person.token, 'POST', path, { name: 'openai', api_key: 'sk-secret', base_url: sink.url })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/providers' })
+  await page.getByRole('button', { name: 'Actions for openai' }).click()
+  await page.getByRole('menuitem', { name: 'Edit…' }).click()
+  const edit = page.getByRole('dialog', { name: 'Edit openai' })
+  await edit.getByLabel('Base URL').fill('http://127.0.0.1:9')
+  await edit.getByRole('button', { name: 'Save' }).click()
+  await page.getByText('openai has a new origin, so its stored API keys and headers were dropped. Enter them again.').waitFor()
+  await inspect(page, 'provider-secrets-dropped')
+  page.clean()
+})
+
 test('a viewer sees which providers work and can change none', async () => {
   const owner = await signUp(shared.gateway)
   const person = await joinAs(shared.gateway, owner, 'viewer')

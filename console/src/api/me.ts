@@ -42,6 +42,15 @@ export function useMe(): Me {
   }
 }
 
+/** Why the user may not read the audit log, or null: admins may, and the members that the organization names. */
+export function useAuditReason(): string | null {
+  const me = useMe()
+  const isAdmin = me.hasRole('admin')
+  const org = api.useQuery('get', '/api/v1/orgs/{orgId}', { params: { path: { orgId: me.orgId } } }, { enabled: !isAdmin && me.orgId !== '', staleTime: 60_000 })
+  const mayRead = isAdmin || (org.data?.settings.auditors.includes(me.userId) ?? false)
+  return mayRead ? null : `Needs the role admin, or to be named as an auditor; you are ${me.role}`
+}
+
 function parseRole(claim: string | undefined): Role {
   return claim === 'owner' || claim === 'admin' || claim === 'member' ? claim : 'viewer'
 }

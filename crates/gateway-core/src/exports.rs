@@ -1,8 +1,9 @@
-//! The rules of log exports: which rows a destination receives, where they are sent, and when a failed delivery is
-//! retried.
+//! The rules of exports: which rows and checkpoints a destination receives, where they are sent, and when a failed
+//! delivery is retried.
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -35,6 +36,45 @@ impl ExportKind {
 
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Otlp, Self::Webhook].into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// What an export delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExportSource {
+    Proxy,
+    Api,
+    Otel,
+    /// Signed checkpoints of the audit log.
+    Audit,
+}
+
+impl ExportSource {
+    const ALL: [Self; 4] = [Self::Proxy, Self::Api, Self::Otel, Self::Audit];
+    pub const DEFAULT: [Self; 2] = [Self::Proxy, Self::Api];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proxy => LogSource::Proxy.as_str(),
+            Self::Api => LogSource::Api.as_str(),
+            Self::Otel => LogSource::Otel.as_str(),
+            Self::Audit => "audit",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == name)
+    }
+}
+
+impl From<LogSource> for ExportSource {
+    fn from(source: LogSource) -> Self {
+        match source {
+            LogSource::Proxy => Self::Proxy,
+            LogSource::Api => Self::Api,
+            LogSource::Otel => Self::Otel,
+        }
     }
 }
 
@@ -95,7 +135,7 @@ pub fn retry_delay(failures: i64, retry_after: Option<Duration>, random: u32) ->
     delay.saturating_sub(jitter).max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
-/// The id of a batch. It is derived from the rows, so that a resent batch has the same id.
+/// The id of a batch. It is derived from the ids of its rows and checkpoints, so that a resent batch has the same id.
 pub fn batch_id(export: ExportId, rows: &[i64]) -> Uuid {
     let mut digest = Sha256::new();
     digest.update(export.0.as_bytes());

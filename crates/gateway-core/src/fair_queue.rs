@@ -60,6 +60,19 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         Some((key, item))
     }
 
+    /// Makes room for an item of a key: removes the newest item of the key with the most items, if that one has at least
+    /// two more than this key.
+    pub fn displace_for(&mut self, key: K) -> Option<(K, T)> {
+        let (longest, most) =
+            self.waiting.iter().map(|(key, items)| (*key, items.len())).max_by_key(|(_, len)| *len)?;
+        if most < self.len_of(key) + 2 {
+            return None;
+        }
+        let item = self.waiting.get_mut(&longest)?.pop_back()?;
+        self.len -= 1;
+        Some((longest, item))
+    }
+
     /// Removes the items that nobody needs any more.
     pub fn retain(&mut self, is_needed: impl Fn(&T) -> bool) {
         self.waiting.retain(|_, items| {
@@ -117,6 +130,20 @@ mod tests {
         assert_eq!((queue.len(), queue.len_of(1), queue.len_of(2)), (1, 1, 0));
         assert!(queue.push(3, 4).is_ok());
         assert_eq!(all(&mut queue), [(1, 1), (3, 4)]);
+    }
+
+    #[test]
+    fn a_key_with_few_items_displaces_the_newest_of_the_one_with_most() {
+        let mut queue = FairQueue::new(10, 4);
+        for (key, item) in [(1, 0), (1, 1), (1, 2), (2, 10)] {
+            queue.push(key, item).unwrap();
+        }
+        assert_eq!(queue.push(3, 20), Err(20));
+        assert_eq!(queue.displace_for(3), Some((1, 2)));
+        queue.push(3, 20).unwrap();
+        assert_eq!(queue.displace_for(3), None, "nobody has two more");
+        assert_eq!(queue.displace_for(1), None);
+        assert_eq!(all(&mut queue), [(1, 0), (2, 10), (3, 20), (1, 1)]);
     }
 
     proptest! {

@@ -1,11 +1,11 @@
-//! Exports of log rows. They are in the logs part of the store, so that rows and the queue of a destination are written
+//! Exports of log rows and checkpoints. They are in the logs part of the store, so that rows and the queue of a destination are written
 //! in one transaction. Callers encrypt the secrets before they pass them in.
 
+mod enqueue;
 mod queue;
 
-use gateway_core::exports::{ActivePeriods, ExportKind, MAX_BATCH_ROWS};
+use gateway_core::exports::{ActivePeriods, ExportKind, ExportSource, MAX_BATCH_ROWS};
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::LogSource;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -15,10 +15,13 @@ use crate::row::{Row, args};
 use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
-pub(crate) use queue::enqueue;
+pub(crate) use enqueue::enqueue;
+pub use enqueue::{
+    COPY_JOB, enqueue_checkpoints, enqueue_verdicts, has_checkpoint_export, has_verdict_export,
+};
 pub use queue::{
-    BatchResult, ExportClaim, FailedBatch, QueuedItem, claim, discard_queue, enqueue_verdicts,
-    has_verdict_export, list_due, queued, record_batch, record_failure, release, release_all, renew, sweep,
+    BatchResult, ExportClaim, FailedBatch, QueuedContent, QueuedItem, claim, discard_queue, list_due, queued,
+    record_batch, record_failure, release, release_all, renew, sweep,
 };
 
 table! {
@@ -33,7 +36,7 @@ table! {
         pub headers: Option<String>,
         /// Encrypted.
         pub secret: Option<String>,
-        pub sources: Vec<LogSource> [via sources],
+        pub sources: Vec<ExportSource> [via sources],
         pub enabled: bool,
         pub periods: ActivePeriods [json],
         pub revision: i64,
@@ -135,18 +138,18 @@ pub async fn revision(logs: &Db, id: ExportId) -> Result<Option<i64>, StoreError
 
 /// The sources of an export are stored as a comma-separated list.
 mod sources {
-    use gateway_core::logs::LogSource;
+    use gateway_core::exports::ExportSource;
 
     use crate::StoreError;
     use crate::row::{Arg, Row};
 
-    pub(super) fn to_arg(sources: &[LogSource]) -> Arg {
+    pub(super) fn to_arg(sources: &[ExportSource]) -> Arg {
         sources.iter().map(|source| source.as_str()).collect::<Vec<_>>().join(",").into()
     }
 
-    pub(super) fn from_row(row: &Row, column: &'static str) -> Result<Vec<LogSource>, StoreError> {
+    pub(super) fn from_row(row: &Row, column: &'static str) -> Result<Vec<ExportSource>, StoreError> {
         let text: String = row.get(column)?;
-        Ok(text.split(',').filter_map(LogSource::parse).collect())
+        Ok(text.split(',').filter_map(ExportSource::parse).collect())
     }
 }
 

@@ -11,7 +11,11 @@ use crate::log::tail::LogTails;
 
 /// Imports that are stored at the same time. Their transactions take turns with those of all other writers.
 const IMPORTS: SlotLimits = SlotLimits { slots: 2, per_org: 1, waiting_per_org: 8 };
-/// Concurrent queries of log rows, sessions and usage by one organization.
+/// An organization verifies its audit log once at a time. A second request is refused at once, and others do not wait.
+const VERIFICATIONS: SlotLimits = SlotLimits { slots: 1_000, per_org: 1, waiting_per_org: 0 };
+/// Open streams of audit logs.
+const AUDIT_STREAMS: SlotLimits = SlotLimits { slots: 10_000, per_org: 10, waiting_per_org: 0 };
+/// Concurrent queries of log rows, sessions, usage and audit entries by one organization.
 const QUERIES_PER_ORG: usize = 2;
 const WAITING_QUERIES_PER_ORG: usize = 32;
 /// How long a query waits for one of the organization's other queries to end.
@@ -24,6 +28,8 @@ pub struct Shares {
     pub imports: Arc<FairSlots>,
     /// Queries that may take long. All together leave a third of the connections for everything else.
     pub queries: Arc<FairSlots>,
+    pub verifications: Arc<FairSlots>,
+    pub audit_streams: Arc<FairSlots>,
     pub log_tails: Arc<LogTails>,
     /// When an import last updated the database's statistics, in milliseconds.
     analyzed_at: AtomicI64,
@@ -41,6 +47,8 @@ impl Shares {
         Self {
             imports: FairSlots::new(IMPORTS),
             queries: FairSlots::new(queries),
+            verifications: FairSlots::new(VERIFICATIONS),
+            audit_streams: FairSlots::new(AUDIT_STREAMS),
             log_tails: Arc::default(),
             analyzed_at: AtomicI64::new(0),
         }

@@ -123,8 +123,8 @@ impl Exported<'_> {
         event
     }
 
-    /// The fields of a CSV row, in the order of `CSV_HEADER`.
-    pub fn csv(&self) -> Vec<String> {
+    /// A row of CSV with the columns of `csv_header`. A cell that a spreadsheet would compute begins with an apostrophe.
+    pub fn csv(&self) -> Vec<u8> {
         let Entry { actor, target, .. } = self.entry;
         let changes = self.entry.changes.as_ref().map(|changes| super::canonical(&json!(changes)));
         let fields = [
@@ -150,7 +150,7 @@ impl Exported<'_> {
             Some(self.entry.prev_hash.clone()),
             Some(self.hash.to_owned()),
         ];
-        fields.into_iter().map(|field| without_formula(field.unwrap_or_default())).collect()
+        csv_row(fields.into_iter().map(|field| without_formula(field.unwrap_or_default())))
     }
 
     /// One line of RFC 5424 with one structured-data element.
@@ -195,7 +195,7 @@ impl Exported<'_> {
 }
 
 /// The columns of the CSV format.
-pub const CSV_HEADER: [&str; 21] = [
+const CSV_HEADER: [&str; 21] = [
     "seq",
     "id",
     "at",
@@ -220,6 +220,18 @@ pub const CSV_HEADER: [&str; 21] = [
 ];
 
 /// A spreadsheet would compute a text that begins like a formula.
+/// The first line of a CSV export.
+pub fn csv_header() -> Vec<u8> {
+    csv_row(CSV_HEADER)
+}
+
+fn csv_row(fields: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Writing to memory does not fail.
+    let _ = writer.write_record(fields);
+    writer.into_inner().unwrap_or_default()
+}
+
 fn without_formula(text: String) -> String {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text }
 }

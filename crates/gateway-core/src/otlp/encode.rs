@@ -9,6 +9,7 @@ use super::content::{output_messages, parse_request, parse_response};
 use super::names::{self, Name};
 use super::proto::{Any, AnyValue, Array, Event, KIND_CLIENT, KeyValue, STATUS_ERROR, Span, Status};
 use super::{SpanContext, parse_traceparent};
+use crate::audit::checkpoint::{Checkpoint, SignedCheckpoint};
 use crate::ids::OrgId;
 use crate::llm::paths::{Operation, RequestPath};
 use crate::llm::providers::builtin;
@@ -73,13 +74,32 @@ pub fn evaluation_span(row: &LogRow, result: &EvaluationResult, content: bool) -
     Span { name: format!("evaluate {name}"), events: vec![event], ..base_span(context, *at, 0) }
 }
 
+/// A signed checkpoint of the audit log as a span of its own. Its attributes are all that a verification needs.
+pub fn checkpoint_span(org: OrgId, signed: &SignedCheckpoint) -> Span {
+    let SignedCheckpoint { checkpoint: Checkpoint { org_id, seq, hash, at }, signature, key_id } = signed;
+    let mut attributes = Attributes::default();
+    attributes.text(&names::ORG, org_id);
+    attributes.count(&names::AUDIT_SEQ, *seq);
+    attributes.text(&names::AUDIT_HASH, hash);
+    attributes.text(&names::AUDIT_AT, &at.to_string());
+    attributes.text(&names::AUDIT_SIGNATURE, signature);
+    attributes.text(&names::AUDIT_KEY, key_id);
+    let mut span = standalone_span(org, &format!("audit checkpoint {seq}"), *at);
+    (span.name, span.attributes) = ("audit checkpoint".into(), attributes.0);
+    span
+}
+
 /// An empty span that tests whether a destination accepts spans.
 pub fn test_span(org: OrgId, id: &str, at: Timestamp) -> Span {
+    Span { name: "gateway test".into(), ..standalone_span(org, id, at) }
+}
+
+/// A span that starts a trace of its own.
+fn standalone_span(org: OrgId, id: &str, at: Timestamp) -> Span {
     let digest = digest(org, id);
     Span {
         trace_id: digest[..16].to_vec(),
         span_id: digest[16..24].to_vec(),
-        name: "gateway test".into(),
         kind: KIND_CLIENT,
         start_time_unix_nano: nanoseconds(at),
         end_time_unix_nano: nanoseconds(at),

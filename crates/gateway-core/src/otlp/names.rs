@@ -73,6 +73,12 @@ names! {
     ATTEMPTS = "gateway.attempts";
     ATTEMPT = "gateway.attempt";
 
+    AUDIT_SEQ = "gateway.audit.seq";
+    AUDIT_HASH = "gateway.audit.hash";
+    AUDIT_AT = "gateway.audit.at";
+    AUDIT_SIGNATURE = "gateway.audit.signature";
+    AUDIT_KEY = "gateway.audit.key_id";
+
     SERVICE = "service.name";
     SERVICE_VERSION = "service.version";
 }

@@ -10,7 +10,7 @@ pub use checkpoints::{
     keys, latest, removable, remove, start, states,
 };
 pub use partitions::ensure_partitions;
-pub use read::{Filter, Stored, find, first_since, last_seq, list, position, since, verify_page};
+pub use read::{Entries, Filter, Stored, find, first_since, last_seq, list, position, since, verify_page};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

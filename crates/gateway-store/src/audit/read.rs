@@ -26,6 +26,9 @@ impl Stored {
     }
 }
 
+/// The texts that one query reads, unless a single one is larger.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
 /// Which entries a list contains.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -101,21 +104,74 @@ pub async fn list(db: &Db, chain: Chain, filter: &Filter, page: &Page) -> Result
     Ok(page.cut(rows, |stored| stored.entry.seq.to_string()))
 }
 
-/// Oldest first, after a number and up to another one.
+/// Entries in the order of the chain.
+#[derive(Debug, Default)]
+pub struct Entries {
+    pub found: Vec<Stored>,
+    /// The size of their texts.
+    pub bytes: usize,
+    /// There may be more in the requested range.
+    pub has_more: bool,
+}
+
+/// Oldest first, after a number and up to another one. At most `limit`, and fewer if they are large.
 pub async fn since(
     db: &Db,
     chain: Chain,
     filter: &Filter,
     (after, upto): (i64, i64),
     limit: i64,
-) -> Result<Vec<Stored>, StoreError> {
+) -> Result<Entries, StoreError> {
+    let Some(end) = page_end(db, chain, filter, (after, upto), limit).await? else {
+        return Ok(Entries::default());
+    };
     let mut sql = format!("SELECT {COLUMNS} FROM audit_entries WHERE org_id = $1 AND seq > $2 AND seq <= $3");
+    let mut args = args![chain, after, end.seq];
+    filter.apply(&mut sql, &mut args);
+    sql.push_str(" ORDER BY seq");
+    let rows = db.all(AssertSqlSafe(sql), args).await?;
+    let found = rows.iter().map(Stored::from_row).collect::<Result<_, _>>()?;
+    Ok(Entries { found, bytes: end.bytes, has_more: end.has_more })
+}
+
+struct PageEnd {
+    seq: i64,
+    bytes: usize,
+    has_more: bool,
+}
+
+/// Where a page ends that has at most `limit` entries and `MAX_PAGE_BYTES`, but at least one entry. `None` if there is no
+/// entry. Only the sizes are read.
+async fn page_end(
+    db: &Db,
+    chain: Chain,
+    filter: &Filter,
+    (after, upto): (i64, i64),
+    limit: i64,
+) -> Result<Option<PageEnd>, StoreError> {
+    let mut sql = String::from(
+        "SELECT seq, CAST(OCTET_LENGTH(body) AS BIGINT) AS size FROM audit_entries \
+         WHERE org_id = $1 AND seq > $2 AND seq <= $3",
+    );
     let mut args = args![chain, after, upto];
     filter.apply(&mut sql, &mut args);
     args.push(limit.into());
     let _ = write!(sql, " ORDER BY seq LIMIT ${}", args.len());
     let rows = db.all(AssertSqlSafe(sql), args).await?;
-    rows.iter().map(Stored::from_row).collect()
+    let mut end: Option<PageEnd> = None;
+    for row in &rows {
+        let size = usize::try_from(row.get::<i64>("size")?).unwrap_or(usize::MAX);
+        let bytes = end.as_ref().map_or(0, |end| end.bytes).saturating_add(size);
+        if let Some(end) = end.as_mut().filter(|_| bytes > MAX_PAGE_BYTES) {
+            end.has_more = true;
+            break;
+        }
+        end = Some(PageEnd { seq: row.get("seq")?, bytes, has_more: false });
+    }
+    if let Some(end) = &mut end {
+        end.has_more |= i64::try_from(rows.len()).is_ok_and(|count| count >= limit);
+    }
+    Ok(end)
 }
 
 pub async fn find(db: &Db, chain: Chain, id: &str) -> Result<Option<Stored>, StoreError> {
@@ -152,11 +208,12 @@ pub async fn verify_page(
     upto: i64,
     limit: i64,
 ) -> Result<Result<i64, BadEntry>, StoreError> {
+    let end = page_end(db, chain, &Filter::default(), (position.seq, upto), limit).await?;
+    let Some(PageEnd { seq: upto, .. }) = end else { return Ok(Ok(0)) };
     let sql = format!(
-        "SELECT {COLUMNS} FROM audit_entries WHERE org_id = $1 AND seq > $2 AND seq <= $3 \
-         ORDER BY seq LIMIT $4"
+        "SELECT {COLUMNS} FROM audit_entries WHERE org_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq"
     );
-    let rows = db.all(AssertSqlSafe(sql), args![chain, position.seq, upto, limit]).await?;
+    let rows = db.all(AssertSqlSafe(sql), args![chain, position.seq, upto]).await?;
     let mut moved = position.clone();
     // Parsing and hashing a page takes milliseconds.
     let checking =

@@ -1,19 +1,16 @@
-//! The queue of log rows and verdicts that exports still have to deliver. Rows are queued in the transaction that
-//! stores them, verdicts by a job. One node at a time delivers an export, in batches, and deletes what was delivered.
+//! The queue of what exports still have to deliver (`enqueue` adds to it). One node at a time delivers an export, in
+//! batches, and deletes what was delivered.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
-use gateway_core::exports::ActivePeriods;
+use gateway_core::audit::checkpoint::SignedCheckpoint;
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::{LogRow, LogSource};
 use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
-use super::{Export, sources};
+use super::Export;
+use super::enqueue::CHECKPOINT;
 use crate::leases::{Claim, Lease, LeaseTable, Release};
-use crate::logs::bulk::{Bulk, id_list, in_ids};
+use crate::logs::bulk::{id_list, in_ids};
 use crate::row::{Row, args, json};
 use crate::table::Table as _;
 use crate::{Db, StoreError, Tx};
@@ -22,75 +19,6 @@ use crate::{Db, StoreError, Tx};
 const SWEEP_ROWS: i64 = 1_000;
 
 const LEASES: LeaseTable = LeaseTable { table: "exports", owner: "lease", until: "leased_until" };
-
-static QUEUE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO export_queue (export_id, log_id)", "(?,?)", ""));
-
-/// Queues new rows for every export that covers them.
-pub(crate) async fn enqueue(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
-    let mut orgs: Vec<String> = rows.iter().map(|row| row.org_id.to_string()).collect();
-    orgs.sort_unstable();
-    orgs.dedup();
-    let sql = format!(
-        "SELECT id, org_id, sources, periods FROM exports WHERE {}",
-        tx.dialect().in_texts("org_id", 1)
-    );
-    let found = tx.all(AssertSqlSafe(sql), args![json(&orgs)]).await?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    let mut exports: HashMap<OrgId, Vec<(ExportId, Vec<LogSource>, ActivePeriods)>> = HashMap::new();
-    for row in &found {
-        let export = (row.get("id")?, sources::from_row(row, "sources")?, row.json("periods")?);
-        exports.entry(row.get("org_id")?).or_default().push(export);
-    }
-    let mut items = Vec::new();
-    for row in rows {
-        for (export, sources, periods) in exports.get(&row.org_id).into_iter().flatten() {
-            if sources.contains(&row.source) && periods.covers(row) {
-                items.push(args![*export, row.id]);
-            }
-        }
-    }
-    QUEUE.run(tx, items.into_iter()).await
-}
-
-static VERDICTS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::new(
-        "INSERT INTO export_queue (export_id, log_id, verdict, content)",
-        "(?,?,?,?)",
-        "ON CONFLICT DO NOTHING",
-    )
-});
-
-/// Whether the organization has an enabled export that receives verdicts.
-pub async fn has_verdict_export(logs: &Db, org: OrgId) -> Result<bool, StoreError> {
-    let sql = "SELECT 1 AS one FROM exports WHERE org_id = $1 AND kind = 'otlp' AND enabled = 1 LIMIT 1";
-    Ok(logs.opt(sql, args![org]).await?.is_some())
-}
-
-/// Queues verdicts for every export that covers them. Each comes with the id and the source of its row. Verdicts that
-/// are already queued are skipped.
-pub async fn enqueue_verdicts(
-    logs: &Db,
-    org: OrgId,
-    verdicts: &[(i64, LogSource, EvaluationResult)],
-) -> Result<(), StoreError> {
-    let mut tx = logs.begin().await?;
-    let sql = "SELECT id, sources, periods FROM exports WHERE org_id = $1 AND kind = 'otlp'";
-    let mut items = Vec::new();
-    for row in &tx.all(sql, args![org]).await? {
-        let (export, sources): (ExportId, _) = (row.get("id")?, sources::from_row(row, "sources")?);
-        let periods: ActivePeriods = row.json("periods")?;
-        for (log_id, source, verdict) in verdicts {
-            if sources.contains(source) && periods.covers_time(verdict.at) {
-                items.push(args![export, *log_id, &verdict.id, json(verdict)]);
-            }
-        }
-    }
-    VERDICTS.run(&mut tx, items.into_iter()).await?;
-    tx.commit().await
-}
 
 /// Enabled exports that are due, have queued items and are free or leased to `owner`, each with its organization.
 pub async fn list_due(logs: &Db, owner: &str, now: Timestamp) -> Result<Vec<(OrgId, ExportId)>, StoreError> {
@@ -131,35 +59,58 @@ pub async fn claim(logs: &Db, id: ExportId, lease: &Lease<'_>) -> Result<Option<
     rows.first().map(read).transpose()
 }
 
-/// A row or verdict that waits for delivery.
+/// A row, verdict or checkpoint that waits for delivery.
 #[derive(Debug, Clone)]
 pub struct QueuedItem {
+    /// The id of the row; for a checkpoint, derived from its time.
     pub log_id: i64,
-    /// The verdict on the row; none for the row itself.
-    pub verdict: Option<EvaluationResult>,
+    /// Distinguishes items with the same id; empty for a row.
+    key: String,
+    pub content: QueuedContent,
     /// The size of the row's bodies in bytes.
     pub size: i64,
+}
+
+#[derive(Debug, Clone)]
+pub enum QueuedContent {
+    /// It is in the log.
+    Row,
+    /// A verdict on the row.
+    Verdict(EvaluationResult),
+    Checkpoint(SignedCheckpoint),
+}
+
+impl QueuedItem {
+    fn from_row(row: &Row) -> Result<Self, StoreError> {
+        let (key, content): (String, Option<String>) = (row.get("verdict")?, row.get("content")?);
+        let parsed = match content {
+            None => Ok(QueuedContent::Row),
+            Some(text) if key.starts_with(CHECKPOINT) => {
+                serde_json::from_str(&text).map(QueuedContent::Checkpoint)
+            }
+            Some(text) => serde_json::from_str(&text).map(QueuedContent::Verdict),
+        };
+        let content = parsed.map_err(|error| StoreError::Other(error.to_string()))?;
+        let size = match content {
+            QueuedContent::Row => row.get::<Option<i64>>("size")?.unwrap_or(0),
+            QueuedContent::Verdict(_) | QueuedContent::Checkpoint(_) => 0,
+        };
+        Ok(Self { log_id: row.get("log_id")?, key, content, size })
+    }
 }
 
 /// The first `limit` queued items of an export, ordered by row.
 pub async fn queued(logs: &Db, id: ExportId, limit: i64) -> Result<Vec<QueuedItem>, StoreError> {
     let rows = logs
         .all(
-            "SELECT q.log_id, q.content, (SELECT CAST(LENGTH(b.request) + LENGTH(b.response) AS BIGINT) FROM log_bodies b \
+            "SELECT q.log_id, q.verdict, q.content, \
+             (SELECT CAST(LENGTH(b.request) + LENGTH(b.response) AS BIGINT) FROM log_bodies b \
              WHERE b.id = q.log_id) AS size FROM export_queue q WHERE q.export_id = $1 \
              ORDER BY q.log_id, q.verdict LIMIT $2",
             args![id, limit],
         )
         .await?;
-    rows.iter()
-        .map(|row| {
-            let content: Option<String> = row.get("content")?;
-            let verdict = content.map(|text| serde_json::from_str(&text)).transpose();
-            let verdict = verdict.map_err(|error| StoreError::Other(error.to_string()))?;
-            let size = if verdict.is_none() { row.get::<Option<i64>>("size")?.unwrap_or(0) } else { 0 };
-            Ok(QueuedItem { log_id: row.get("log_id")?, verdict, size })
-        })
-        .collect()
+    rows.iter().map(QueuedItem::from_row).collect()
 }
 
 /// The result of a batch that was processed.
@@ -212,15 +163,15 @@ async fn remove(tx: &mut Tx, id: ExportId, done: &[QueuedItem]) -> Result<(), St
     };
     let listed = in_ids(tx.dialect(), "log_id", 4);
     let batch = format!("export_id = $1 AND log_id >= $2 AND log_id <= $3 AND {listed}");
-    let rows = id_list(done.iter().filter(|item| item.verdict.is_none()).map(|item| item.log_id));
+    let rows = id_list(done.iter().filter(|item| item.key.is_empty()).map(|item| item.log_id));
     let sql = format!("DELETE FROM export_queue WHERE {batch} AND verdict = ''");
     tx.exec(AssertSqlSafe(sql), args![id, first, last, rows]).await?;
-    let (judged, verdicts): (Vec<i64>, Vec<&str>) =
-        done.iter().filter_map(|item| Some((item.log_id, item.verdict.as_ref()?.id.as_str()))).unzip();
-    if !verdicts.is_empty() {
+    let others = done.iter().filter(|item| !item.key.is_empty());
+    let (ids, keys): (Vec<i64>, Vec<&str>) = others.map(|item| (item.log_id, item.key.as_str())).unzip();
+    if !keys.is_empty() {
         let sql =
             format!("DELETE FROM export_queue WHERE {batch} AND {}", tx.dialect().in_texts("verdict", 5));
-        tx.exec(AssertSqlSafe(sql), args![id, first, last, id_list(judged), json(&verdicts)]).await?;
+        tx.exec(AssertSqlSafe(sql), args![id, first, last, id_list(ids), json(&keys)]).await?;
     }
     Ok(())
 }

@@ -1,9 +1,7 @@
 //! Signup, login and setup: the endpoints without authentication, each with a limit of attempts per address.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{OrgSettings, check_name, check_password, check_slug, normalise_email, slugify};
 use gateway_core::audit::Outcome;
@@ -13,27 +11,26 @@ use gateway_core::time::Timestamp;
 use gateway_store::accounts::User;
 use gateway_store::{StoreError, Tx, accounts, apps, events, members, orgs};
 use http::StatusCode;
-use http::request::Parts;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::attempt_limits::{AttemptLimit, LoginEndpoint, SetupEndpoint, SignupEndpoint};
 use super::audited::Audited;
 use super::auth::OrgWithRole;
 use super::auth::passwords::{password_problem, verify_password};
 use super::auth::sessions::{SessionOrigin, record_sign_in, start_session};
-use super::extract::{Body, ClientIp};
+use super::extract::Body;
 use super::invites::{self, Refusal};
 use super::keys::{self, KeyBrief};
-use super::openapi::{Area, Operation, OperationInput};
+use super::openapi::Area;
 use super::response::{Created, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::Signup;
 use crate::problem::{ApiResult, Problem};
-use crate::rate_limits::AttemptKind;
 
 const MAX_SHOWN_EMAIL: usize = 254;
 
@@ -185,7 +182,7 @@ struct LoginResponse {
 
 async fn login(
     app: Audited,
-    _: AttemptLimit<Login>,
+    _: AttemptLimit<LoginEndpoint>,
     origin: SessionOrigin,
     Body(request): Body<LoginRequest>,
 ) -> ApiResult<Json<LoginResponse>> {
@@ -286,7 +283,7 @@ struct AppBrief {
 
 async fn setup(
     app: Audited,
-    _: AttemptLimit<Setup>,
+    _: AttemptLimit<SetupEndpoint>,
     Body(request): Body<SetupRequest>,
 ) -> ApiResult<Created<SetupResponse>> {
     if app.services.config.signup != Signup::Open {
@@ -386,55 +383,4 @@ async fn create_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> Api
     let generated = keys::generate(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
     keys::insert_with_event(app, tx, &generated, &user.id.to_string()).await?;
     Ok(generated.raw)
-}
-
-/// An endpoint with limited attempts, as a type.
-pub(super) trait LimitedEndpoint: Send + Sync {
-    const ATTEMPT: AttemptKind;
-}
-
-struct SignupEndpoint;
-struct Login;
-struct Setup;
-pub(super) struct Reset;
-
-impl LimitedEndpoint for SignupEndpoint {
-    const ATTEMPT: AttemptKind = AttemptKind::Signup;
-}
-
-impl LimitedEndpoint for Login {
-    const ATTEMPT: AttemptKind = AttemptKind::Login;
-}
-
-impl LimitedEndpoint for Setup {
-    const ATTEMPT: AttemptKind = AttemptKind::Setup;
-}
-
-impl LimitedEndpoint for Reset {
-    const ATTEMPT: AttemptKind = AttemptKind::Reset;
-}
-
-/// Rejects an address with too many attempts. It counts before the body is read, so that every request counts.
-pub(super) struct AttemptLimit<E>(PhantomData<E>);
-
-impl<E: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<E> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
-        let verdict = app.rate_limiter.count_attempt(E::ATTEMPT, address).await;
-        if verdict.allowed {
-            Ok(Self(PhantomData))
-        } else {
-            Err(Problem::rate_limited(
-                verdict,
-                app.services.clock.now(),
-                "too many attempts from this address; try again later",
-            ))
-        }
-    }
-}
-
-impl<E: LimitedEndpoint> OperationInput for AttemptLimit<E> {
-    fn describe(_: &mut Operation<'_>) {}
 }

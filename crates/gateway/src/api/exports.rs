@@ -1,13 +1,12 @@
-//! Exports: destinations that log rows are delivered to, as OTLP traces or as signed webhook batches.
+//! Exports: destinations that log rows and checkpoints of the audit log are delivered to, as OTLP traces or as signed webhook batches.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use gateway_core::accounts::check_name;
 use gateway_core::audit::Draft;
-use gateway_core::exports::{ActivePeriods, ExportKind};
+use gateway_core::exports::{ActivePeriods, ExportKind, ExportSource};
 use gateway_core::ids::{ExportId, OrgId};
-use gateway_core::logs::LogSource;
 use gateway_core::quotas::Quota;
 use gateway_core::signing::decode_secret;
 use gateway_core::time::Timestamp;
@@ -53,7 +52,7 @@ struct ExportConfig {
     name: String,
     kind: &'static str,
     endpoint: String,
-    include_sources: Vec<LogSource>,
+    include_sources: Vec<ExportSource>,
     enabled: bool,
     has_secret: bool,
     created_at: Timestamp,
@@ -70,13 +69,13 @@ struct ExportStatusView {
     last_success_at: Option<Timestamp>,
     /// The latest error; null after a successful delivery.
     last_error: Option<String>,
-    /// Rows and verdicts that the destination accepted.
+    /// Rows, verdicts and checkpoints that the destination accepted.
     delivered: i64,
     /// Failed deliveries. Their rows are sent again.
     failed: i64,
-    /// Dropped rows and verdicts: too large for the destination, rejected by it one by one, or past their retention.
+    /// Those that were dropped: too large for the destination, rejected by it one by one, or past their retention.
     dropped: i64,
-    /// Rows and verdicts in the queue, counted up to 100,000.
+    /// Those in the queue, counted up to 100,000.
     lag: i64,
 }
 
@@ -131,7 +130,7 @@ struct NewExport {
     headers: Option<BTreeMap<String, String>>,
     /// Write-only, for kind `webhook`: signs every delivery.
     secret: Option<String>,
-    /// Any of `proxy`, `api` and `otel`. Default: `proxy` and `api`.
+    /// Any of `proxy`, `api`, `otel` and `audit` (signed checkpoints of the audit log). Default: `proxy` and `api`.
     include_sources: Option<Vec<String>>,
     enabled: Option<bool>,
 }
@@ -173,7 +172,7 @@ async fn create(
         endpoint: String::new(),
         headers: None,
         secret: None,
-        sources: vec![LogSource::Proxy, LogSource::Api],
+        sources: ExportSource::DEFAULT.to_vec(),
         enabled: true,
         periods: ActivePeriods::default(),
         revision: 1,
@@ -350,17 +349,17 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
     Ok(())
 }
 
-fn checked_sources(names: &[String]) -> ApiResult<Vec<LogSource>> {
+fn checked_sources(names: &[String]) -> ApiResult<Vec<ExportSource>> {
     let mut sources = Vec::new();
     for name in names {
-        let source = LogSource::parse(name)
-            .ok_or_else(|| invalid("include_sources", "must be one of proxy, api, otel"))?;
+        let source = ExportSource::parse(name)
+            .ok_or_else(|| invalid("include_sources", "must be one of proxy, api, otel, audit"))?;
         if !sources.contains(&source) {
             sources.push(source);
         }
     }
     if sources.is_empty() {
-        return Err(invalid("include_sources", "must contain at least one of proxy, api, otel"));
+        return Err(invalid("include_sources", "must contain at least one of proxy, api, otel, audit"));
     }
     Ok(sources)
 }

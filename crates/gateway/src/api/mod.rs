@@ -2,6 +2,7 @@
 
 mod accounts;
 mod apps;
+mod attempt_limits;
 mod audit;
 mod audited;
 mod auth;

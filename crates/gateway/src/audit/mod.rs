@@ -1,8 +1,9 @@
-//! The audit log: what a request says about its entry (`context`), and the queue of entries that belong to no
-//! transaction (`queue`), checkpoints and retention (`maintenance`,
-//! `signing`) and the verification of an exported file (`offline`). Entries of changes are written by the transaction of the change (`gateway_store::audit`).
+//! The audit log: what a request says about its entry (`context`), the queue of entries that belong to no transaction
+//! (`queue`, `counts`), checkpoints and retention (`maintenance`, `signing`) and the verification of an exported file
+//! (`offline`). Entries of changes are written by the transaction of the change (`gateway_store::audit`).
 
 pub mod context;
+mod counts;
 pub mod maintenance;
 pub mod offline;
 pub mod queue;

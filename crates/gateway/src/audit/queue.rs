@@ -1,31 +1,32 @@
 //! Entries that belong to no transaction: refused requests, failed logins, reads of bodies. They are written behind the
 //! response. Of one organization and action at most a hundred are written in a minute; one entry counts the others.
+//! Organizations have equal shares of the queue: what one of them floods it with displaces no entry of another.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gateway_core::audit::{Chain, Draft, Target};
+use gateway_core::fair_queue::FairQueue;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{HOUR, MINUTE, Timestamp};
 use gateway_store::{StoreError, audit};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
+use super::counts::Counts;
 use super::system_entry;
 use crate::services::Services;
 
 /// Entries that wait for the database.
 const MAX_WAITING: usize = 10_000;
+const MAX_WAITING_PER_CHAIN: usize = 2_000;
 /// Entries that one transaction writes.
 const BATCH: usize = 100;
-/// Entries of one organization and action in a minute.
-const MAX_PER_MINUTE: u64 = 100;
-/// Pairs of organization and action that are counted at the same time.
-const MAX_COUNTED: usize = 10_000;
-/// Streams of one organization on this node.
-const MAX_STREAMS: usize = 10;
+/// Refused calls that are remembered.
+const MAX_DENIALS: usize = 50_000;
+const MAX_DENIALS_PER_ORG: usize = 1_000;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -33,174 +34,104 @@ pub struct AuditQueue {
     pub(super) services: Arc<Services>,
     /// When the checkpoints of all chains were last up to date, or the start, in seconds.
     pub(super) last_pass: AtomicI64,
-    sender: mpsc::Sender<Draft>,
-    /// Taken by the task that writes.
-    receiver: Mutex<Option<mpsc::Receiver<Draft>>>,
-    counts: Mutex<Counts>,
-    /// When a refused call was last recorded, by what was refused.
-    denials: Mutex<HashMap<String, Timestamp>>,
-    busy: Arc<Mutex<Busy>>,
+    /// The hour in which retention was last complete.
+    pub(super) last_retention: AtomicI64,
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+    denials: Mutex<Denials>,
 }
 
-/// What organizations do with their logs right now.
+struct Waiting {
+    entries: FairQueue<Chain, Draft>,
+    counts: Counts,
+}
+
+/// When a refused call was last recorded, by what was refused.
 #[derive(Default)]
-struct Busy {
-    verifying: HashSet<OrgId>,
-    streams: HashMap<OrgId, usize>,
+struct Denials {
+    by_org: HashMap<OrgId, HashMap<String, Timestamp>>,
+    len: usize,
 }
 
-/// Ends the verification of an organization's log when dropped.
-pub struct Verifying(Arc<Mutex<Busy>>, OrgId);
-
-impl Drop for Verifying {
-    fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).verifying.remove(&self.1);
-    }
-}
-
-/// An open stream of entries.
-pub struct StreamSlot(Arc<Mutex<Busy>>, OrgId);
-
-impl Drop for StreamSlot {
-    fn drop(&mut self) {
-        let mut busy = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = busy.streams.get_mut(&self.1) {
-            *open -= 1;
-            if *open == 0 {
-                busy.streams.remove(&self.1);
-            }
-        }
-    }
-}
-
-#[derive(Default)]
-struct Counts(HashMap<(Chain, String), Count>);
-
-struct Count {
-    /// The start of the minute.
-    since: Timestamp,
-    entries: u64,
-    /// Those for which there was no room.
-    lost: u64,
-}
-
-impl Counts {
-    /// Counts an entry; returns whether it may be written.
-    fn admit(&mut self, chain: Chain, action: &str, now: Timestamp) -> bool {
-        if self.0.len() >= MAX_COUNTED && !self.0.contains_key(&(chain, action.to_owned())) {
+impl Denials {
+    /// Whether the same was not refused in the last hour. What is beyond the bounds is not remembered: it is recorded
+    /// again, and limited like any other entry.
+    fn is_first(&mut self, org: OrgId, what: String, now: Timestamp) -> bool {
+        let is_recent = |at: &Timestamp| now.0.saturating_sub(at.0) < HOUR;
+        if self.by_org.get(&org).and_then(|of_org| of_org.get(&what)).is_some_and(is_recent) {
             return false;
         }
-        let new = Count { since: now, entries: 0, lost: 0 };
-        let count = self.0.entry((chain, action.to_owned())).or_insert(new);
-        count.entries += 1;
-        count.entries <= MAX_PER_MINUTE
-    }
-
-    /// An admitted entry was not written.
-    fn lose(&mut self, chain: Chain, action: &str) {
-        if let Some(count) = self.0.get_mut(&(chain, action.to_owned())) {
-            count.lost += 1;
+        let of_org = self.by_org.get(&org).map_or(0, HashMap::len);
+        if self.len >= MAX_DENIALS || of_org >= MAX_DENIALS_PER_ORG {
+            self.by_org.retain(|_, of_org| {
+                of_org.retain(|_, at| is_recent(at));
+                !of_org.is_empty()
+            });
+            self.len = self.by_org.values().map(HashMap::len).sum();
         }
-    }
-
-    /// Ends the minutes that are over; returns what was suppressed in them.
-    fn end(&mut self, now: Timestamp) -> Vec<(Chain, String, u64)> {
-        let mut suppressed = Vec::new();
-        self.0.retain(|(chain, action), count| {
-            let is_over = now.0.saturating_sub(count.since.0) >= MINUTE || now < count.since;
-            let missing = count.entries.saturating_sub(MAX_PER_MINUTE) + count.lost;
-            if is_over && missing > 0 {
-                suppressed.push((*chain, action.clone(), missing));
-            }
-            !is_over
-        });
-        suppressed
+        let of_org = self.by_org.entry(org).or_default();
+        if self.len < MAX_DENIALS && of_org.len() < MAX_DENIALS_PER_ORG {
+            self.len += usize::from(of_org.insert(what, now).is_none());
+        }
+        true
     }
 }
 
 impl AuditQueue {
     pub fn new(services: Arc<Services>) -> Self {
-        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let entries = FairQueue::new(MAX_WAITING_PER_CHAIN, MAX_WAITING);
         Self {
             last_pass: AtomicI64::new(services.clock.now().unix_seconds()),
+            last_retention: AtomicI64::new(i64::MIN),
             services,
-            sender,
-            receiver: Mutex::new(Some(receiver)),
-            counts: Mutex::default(),
+            waiting: Mutex::new(Waiting { entries, counts: Counts::default() }),
+            arrived: Notify::new(),
             denials: Mutex::default(),
-            busy: Arc::default(),
         }
     }
 
-    /// Whether the same was not refused in the last hour. What is beyond the bound counts as refused before.
-    pub fn is_first_denial(&self, what: String, now: Timestamp) -> bool {
-        let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-        if denials.get(&what).is_some_and(|at| now.0.saturating_sub(at.0) < HOUR) {
-            return false;
-        }
-        if denials.len() >= MAX_COUNTED {
-            denials.retain(|_, at| now.0.saturating_sub(at.0) < HOUR);
-        }
-        if denials.len() >= MAX_COUNTED {
-            return false;
-        }
-        denials.insert(what, now);
-        true
-    }
-
-    /// `None` if the log of the organization is being verified already.
-    pub fn begin_verification(&self, org: OrgId) -> Option<Verifying> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.verifying.insert(org).then(|| Verifying(Arc::clone(&self.busy), org))
-    }
-
-    /// `None` if the organization has too many streams open.
-    pub fn open_stream(&self, org: OrgId) -> Option<StreamSlot> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = busy.streams.entry(org).or_default();
-        if *open >= MAX_STREAMS {
-            return None;
-        }
-        *open += 1;
-        Some(StreamSlot(Arc::clone(&self.busy), org))
+    /// Whether the same was not refused in the last hour.
+    pub fn is_first_denial(&self, org: OrgId, what: String, now: Timestamp) -> bool {
+        self.denials.lock().unwrap_or_else(PoisonError::into_inner).is_first(org, what, now)
     }
 
     /// Adds an entry, which is written soon. Entries beyond the bounds are counted instead.
     pub fn push(&self, entry: Draft) {
-        let (chain, action) = (entry.chain, entry.action.clone());
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.admit(chain, &action, entry.at) && self.sender.try_send(entry).is_err() {
-            counts.lose(chain, &action);
-        }
+        self.waiting().push(entry);
+        self.arrived.notify_one();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes entries until the service stops and all of them are written.
     pub async fn run(self: Arc<Self>) {
-        let taken = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut receiver) = taken else { return };
         loop {
-            let mut batch = Vec::new();
-            tokio::select! {
-                received = receiver.recv_many(&mut batch, BATCH) => if received == 0 { return },
-                () = tokio::time::sleep(CHECK_INTERVAL) => {}
-                () = self.services.tasks.drained() => {
-                    receiver.close();
-                    while let Ok(entry) = receiver.try_recv() {
-                        batch.push(entry);
-                    }
-                    batch.extend(self.suppressed(self.services.clock.now().plus(MINUTE)));
-                    self.write(batch).await;
-                    return;
+            let is_last = tokio::select! {
+                () = self.arrived.notified() => false,
+                () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                () = self.services.tasks.drained() => true,
+            };
+            loop {
+                let batch = self.waiting().take(BATCH);
+                if batch.is_empty() {
+                    break;
                 }
+                self.write(batch).await;
             }
-            batch.extend(self.suppressed(self.services.clock.now()));
-            self.write(batch).await;
+            let now = self.services.clock.now();
+            // The last minute is over early.
+            self.write(self.suppressed(if is_last { now.plus(MINUTE) } else { now })).await;
+            if is_last {
+                return;
+            }
         }
     }
 
     /// Entries about what was suppressed in the minutes that are over at this time.
     fn suppressed(&self, now: Timestamp) -> Vec<Draft> {
-        let ended = self.counts.lock().unwrap_or_else(PoisonError::into_inner).end(now);
+        let ended = self.waiting().counts.end(now);
         let entry = |(chain, action, count): (Chain, String, u64)| {
             let target = Target { kind: "action".into(), id: Some(action.clone()), name: None };
             system_entry(&self.services, chain, "audit.suppressed", target)
@@ -209,40 +140,143 @@ impl AuditQueue {
         ended.into_iter().map(entry).collect()
     }
 
-    /// Writes a batch, and tries again while the database is away.
+    /// Writes a batch. If a chain cannot be written, for example because its head is damaged, the others are.
     async fn write(&self, batch: Vec<Draft>) {
-        if batch.is_empty() {
+        let Err(error) = self.write_once(&batch).await else { return };
+        let mut by_chain: BTreeMap<Chain, Vec<Draft>> = BTreeMap::new();
+        for entry in batch {
+            by_chain.entry(entry.chain).or_default().push(entry);
+        }
+        let is_alone = by_chain.len() == 1;
+        for (chain, entries) in by_chain {
+            let failed = if is_alone {
+                Some(error.to_string())
+            } else {
+                self.write_once(&entries).await.err().map(|error| error.to_string())
+            };
+            if let Some(error) = failed {
+                tracing::error!(%error, %chain, entries = entries.len(), "audit entries could not be written");
+            }
+        }
+    }
+
+    /// Writes entries in one transaction, and tries again while the database is away.
+    async fn write_once(&self, entries: &[Draft]) -> Result<(), StoreError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        loop {
+            match audit::write_if_exists(&self.services.db, entries).await {
+                Err(error @ StoreError::Unavailable(_)) if !self.services.tasks.is_drained() => {
+                    tracing::debug!(%error, "cannot write audit entries yet; it is retried");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, entry: Draft) {
+        let (chain, action) = (entry.chain, entry.action.clone());
+        if !self.counts.admit(chain, &action, entry.at) {
             return;
         }
-        while let Err(error) = audit::write_if_exists(&self.services.db, &batch).await {
-            let is_transient = matches!(error, StoreError::Unavailable(_));
-            if !is_transient || self.services.tasks.is_drained() {
-                tracing::error!(%error, entries = batch.len(), "audit entries could not be written");
-                return;
+        let Err(entry) = self.entries.push(chain, entry) else { return };
+        let displaced = if self.entries.len_of(chain) < MAX_WAITING_PER_CHAIN {
+            self.entries.displace_for(chain)
+        } else {
+            None
+        };
+        match displaced {
+            Some((other, lost)) => {
+                self.counts.lose(other, &lost.action);
+                // There is room now.
+                let _ = self.entries.push(chain, entry);
             }
-            tracing::debug!(%error, "cannot write audit entries yet; it is retried");
-            tokio::time::sleep(RETRY_DELAY).await;
+            None => self.counts.lose(chain, &action),
         }
+    }
+
+    fn take(&mut self, most: usize) -> Vec<Draft> {
+        std::iter::from_fn(|| self.entries.pop(|_| true).map(|(_, entry)| entry)).take(most).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gateway_core::audit::{Actor, Outcome};
+    use uuid::Uuid;
+
     use super::*;
 
+    fn org(number: u128) -> OrgId {
+        OrgId(Uuid::from_u128(number))
+    }
+
+    fn entry(of: u128, action: usize) -> Draft {
+        Draft {
+            chain: Chain::Org(org(of)),
+            id: gateway_core::ids::AuditId(Uuid::from_u128(1)),
+            at: Timestamp(1_000_000),
+            node: 1,
+            actor: Actor::SYSTEM,
+            action: format!("action.{action}"),
+            target: Target { kind: "key".into(), id: None, name: None },
+            outcome: Outcome::Denied,
+            status: None,
+            changes: Vec::new(),
+            reason: None,
+            request_id: None,
+            ip: None,
+            user_agent: None,
+        }
+    }
+
     #[test]
-    fn a_hundred_entries_a_minute_pass_and_the_others_are_counted() {
-        let mut counts = Counts::default();
-        let start = Timestamp(1_000_000);
-        let passed = (0..250).filter(|_| counts.admit(Chain::System, "key.create", start)).count();
-        assert_eq!(passed, 100);
-        assert!(counts.admit(Chain::System, "key.update", start));
-        assert!(counts.end(start.plus(MINUTE - 1)).is_empty());
-        assert_eq!(counts.end(start.plus(MINUTE)), [(Chain::System, "key.create".to_owned(), 150)]);
-        assert!(counts.0.is_empty());
-        assert!(counts.admit(Chain::System, "key.delete", start));
-        counts.lose(Chain::System, "key.delete");
-        assert_eq!(counts.end(start.plus(MINUTE)), [(Chain::System, "key.delete".to_owned(), 1)]);
-        assert!(counts.admit(Chain::System, "key.create", start.plus(MINUTE)));
+    fn floods_of_others_displace_no_entry_and_what_is_lost_is_counted() {
+        let entries = FairQueue::new(MAX_WAITING_PER_CHAIN, MAX_WAITING);
+        let mut waiting = Waiting { entries, counts: Counts::default() };
+        for of in 1..=10 {
+            for number in 0..5_000 {
+                waiting.push(entry(of, number / 100));
+            }
+        }
+        assert_eq!(waiting.entries.len(), MAX_WAITING);
+        for number in 0..50 {
+            waiting.push(entry(99, number));
+        }
+        assert_eq!(waiting.entries.len_of(Chain::Org(org(99))), 50);
+        let mut written = 0;
+        loop {
+            let batch = waiting.take(BATCH);
+            if batch.is_empty() {
+                break;
+            }
+            written += batch.len();
+        }
+        let lost: u64 =
+            waiting.counts.end(Timestamp(1_000_000 + MINUTE)).iter().map(|(_, _, count)| count).sum();
+        assert_eq!(u64::try_from(written).unwrap() + lost, 10 * 5_000 + 50);
+    }
+
+    #[test]
+    fn a_denial_is_recorded_once_in_an_hour_and_never_forgotten_for_lack_of_room() {
+        let (mut denials, now) = (Denials::default(), Timestamp(HOUR));
+        assert!(denials.is_first(org(1), "key".into(), now));
+        assert!(!denials.is_first(org(1), "key".into(), now.plus(HOUR - 1)));
+        assert!(denials.is_first(org(1), "key".into(), now.plus(HOUR)));
+        for number in 0..2 * MAX_DENIALS_PER_ORG {
+            assert!(denials.is_first(org(1), number.to_string(), now.plus(HOUR)));
+        }
+        assert_eq!(denials.len, MAX_DENIALS_PER_ORG);
+        assert!(denials.is_first(org(2), "key".into(), now.plus(HOUR)));
+        assert!(!denials.is_first(org(2), "key".into(), now.plus(HOUR)));
+        assert!(denials.is_first(org(2), "key".into(), now.plus(3 * HOUR)));
+        for number in 0..2 * MAX_DENIALS_PER_ORG {
+            denials.is_first(org(3), number.to_string(), now.plus(3 * HOUR));
+        }
+        assert_eq!(denials.len, MAX_DENIALS_PER_ORG + 1, "those that are over are removed");
     }
 }

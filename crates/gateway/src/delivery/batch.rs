@@ -1,4 +1,4 @@
-//! Encodes a batch of log rows as the request that an export sends.
+//! Encodes a batch of log rows, verdicts and checkpoints as the request that an export sends.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gateway_core::audit::checkpoint::SignedCheckpoint;
 use gateway_core::exports::{ExportKind, batch_id, otlp_endpoint};
 use gateway_core::ids::{EventId, OrgId};
 use gateway_core::log_view::LogDetail;
@@ -63,8 +64,16 @@ pub struct Contents {
     pub rows: Vec<LogRow>,
     /// Each with its row, which may have been sent long before.
     pub verdicts: Vec<(LogRow, EvaluationResult)>,
+    /// Each with its id in the queue.
+    pub checkpoints: Vec<(i64, SignedCheckpoint)>,
     /// Whether request and response texts are included.
     pub content: bool,
+}
+
+impl Contents {
+    pub fn len(&self) -> usize {
+        self.rows.len() + self.verdicts.len() + self.checkpoints.len()
+    }
 }
 
 /// Encodes the request on a blocking thread.
@@ -79,12 +88,18 @@ pub async fn encode(
             let mut batch = Batch::default();
             add_rows(&mut batch, &contents.rows, contents.content);
             add_verdicts(&mut batch, &contents.verdicts, contents.content);
+            for (_, signed) in &contents.checkpoints {
+                batch.add(&encode::checkpoint_span(export.org_id, signed));
+            }
             otlp(&client, &export, batch)
         }
         ExportKind::Webhook => {
-            let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).collect();
+            let of_checkpoints = contents.checkpoints.iter().map(|(id, _)| *id);
+            let ids: Vec<i64> = contents.rows.iter().map(|row| row.id).chain(of_checkpoints).collect();
             let traces = contents.rows.iter().map(|row| LogDetail::new(row, None)).collect();
-            webhook(&client, &export, &batch_id(export.id, &ids).to_string(), traces, false)
+            let checkpoints = contents.checkpoints.into_iter().map(|(_, signed)| signed).collect();
+            let data = BatchData { traces, checkpoints, test: false };
+            webhook(&client, &export, &batch_id(export.id, &ids).to_string(), data)
         }
     });
     encoded.await.unwrap_or_else(|_| Err("the batch could not be encoded".into()))
@@ -113,7 +128,9 @@ pub async fn test(client: &DeliveryClient, export: &Export) -> DeliveryResult {
             batch.add(&encode::test_span(export.org_id, &id.to_string(), client.services.clock.now()));
             otlp(client, export, batch)
         }
-        ExportKind::Webhook => webhook(client, export, &id.to_string(), Vec::new(), true),
+        ExportKind::Webhook => {
+            webhook(client, export, &id.to_string(), BatchData { test: true, ..BatchData::default() })
+        }
     };
     match message {
         Ok(message) => message.send(client).await,
@@ -158,29 +175,25 @@ struct Envelope<'a> {
     r#type: &'static str,
     org_id: OrgId,
     timestamp: Timestamp,
-    data: Traces,
+    data: BatchData,
 }
 
-#[derive(Serialize)]
-struct Traces {
+#[derive(Default, Serialize)]
+struct BatchData {
     traces: Vec<LogDetail>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checkpoints: Vec<SignedCheckpoint>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     test: bool,
 }
 
-fn webhook(
-    client: &DeliveryClient,
-    export: &Export,
-    id: &str,
-    traces: Vec<LogDetail>,
-    test: bool,
-) -> Result<Message, String> {
+fn webhook(client: &DeliveryClient, export: &Export, id: &str, data: BatchData) -> Result<Message, String> {
     let envelope = Envelope {
         id,
         r#type: "trace.batch",
         org_id: export.org_id,
         timestamp: client.services.clock.now(),
-        data: Traces { traces, test },
+        data,
     };
     let body = serde_json::to_vec(&envelope).map_err(|error| error.to_string())?;
     let mut keys = Vec::new();

@@ -1,4 +1,4 @@
-//! Delivers log rows and their verdicts to exports. One node at a time holds the lease of an export. Rows stay queued
+//! Delivers log rows, their verdicts and checkpoints of the audit log to exports. One node at a time holds the lease of an export. Rows stay queued
 //! in the store until the destination accepts them, so that neither a restart nor an outage loses or skips a row.
 //!
 //! A healthy destination receives several batches concurrently. A failing destination receives one batch at a time with
@@ -15,9 +15,12 @@ use gateway_core::access::Entitlement;
 use gateway_core::exports::{ExportKind, MAX_BATCH_ROWS, retry_delay};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
+use gateway_core::otlp::encode::EvaluationResult;
 use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
-use gateway_store::exports::{self, BatchResult, Export, ExportClaim, FailedBatch, QueuedItem};
+use gateway_store::exports::{
+    self, BatchResult, Export, ExportClaim, FailedBatch, QueuedContent, QueuedItem,
+};
 use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::orgs::{self, Org};
 use gateway_store::{Db, Lease, StoreError, logs};
@@ -258,7 +261,7 @@ impl ExportWorker {
             // The semaphore is never closed.
             let _permit = self.encoders.acquire().await.ok();
             let contents = self.load(claimed, &items).await?;
-            let found = count(contents.rows.len() + contents.verdicts.len());
+            let found = count(contents.len());
             if found == 0 {
                 return Ok(SentBatch { items, found, result: None });
             }
@@ -272,25 +275,29 @@ impl ExportWorker {
         Ok(SentBatch { items, found, result: Some(result) })
     }
 
-    /// Loads the queued rows and verdicts. Items whose row was deleted meanwhile are skipped.
+    /// Loads what is queued. Items whose row was deleted meanwhile are skipped.
     async fn load(&self, claimed: &ClaimedExport, items: &[QueuedItem]) -> Result<Contents, StoreError> {
         let (logs, org) = (self.log_db(), claimed.export.org_id);
-        let ids = row_ids(items);
+        let (mut ids, mut judged, mut checkpoints) = (Vec::new(), Vec::new(), Vec::new());
+        for QueuedItem { log_id, content, .. } in items {
+            match content {
+                QueuedContent::Row => ids.push(*log_id),
+                QueuedContent::Verdict(verdict) => judged.push((*log_id, verdict)),
+                QueuedContent::Checkpoint(signed) => checkpoints.push((*log_id, signed.clone())),
+            }
+        }
         let rows = logs::find_many(logs, org, &ids, claimed.content).await?;
-        let judged: Vec<i64> =
-            items.iter().filter(|item| item.verdict.is_some()).map(|item| item.log_id).collect();
         let mut verdicts = Vec::new();
         // Only the OpenTelemetry format has a representation for verdicts.
         if !judged.is_empty() && claimed.export.kind == ExportKind::Otlp {
-            let found = logs::find_many(logs, org, &judged, false).await?;
+            let ids: Vec<i64> = judged.iter().map(|(id, _)| *id).collect();
+            let found = logs::find_many(logs, org, &ids, false).await?;
             let found: HashMap<i64, LogRow> = found.into_iter().map(|row| (row.id, row)).collect();
-            verdicts.extend(
-                items
-                    .iter()
-                    .filter_map(|item| Some((found.get(&item.log_id)?.clone(), item.verdict.clone()?))),
-            );
+            let with_row =
+                |(id, verdict): (i64, &EvaluationResult)| Some((found.get(&id)?.clone(), verdict.clone()));
+            verdicts.extend(judged.into_iter().filter_map(with_row));
         }
-        Ok(Contents { rows, verdicts, content: claimed.content })
+        Ok(Contents { rows, verdicts, checkpoints, content: claimed.content })
     }
 
     /// Removes a batch from the queue if it was delivered or can never be. Returns the failure if it must be retried.
@@ -366,10 +373,6 @@ fn split_into_batches(claimed: &ClaimedExport, items: Vec<QueuedItem>) -> Vec<Ve
         batches.push(batch);
     }
     batches
-}
-
-fn row_ids(items: &[QueuedItem]) -> Vec<i64> {
-    items.iter().filter(|item| item.verdict.is_none()).map(|item| item.log_id).collect()
 }
 
 /// The error and the start of the response body.

@@ -1,10 +1,11 @@
-//! Queues verdicts on log rows for the exports that receive them. Verdicts and export queues are in two databases, so
-//! the job is enqueued in the transaction of the verdicts and copies them. A crash in between delays verdicts but loses
-//! none.
+//! Queues verdicts on log rows and checkpoints of the audit log for the exports that receive them. These and the export
+//! queues are in two databases, so the job is enqueued in the transaction that stores them and copies them. A crash in
+//! between delays them but loses none.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use gateway_core::audit::checkpoint::SignedCheckpoint;
 use gateway_core::ids::{OrgId, VerdictId};
 use gateway_core::logs::{LogSource, log_id_time};
 use gateway_core::otlp::encode::EvaluationResult;
@@ -23,11 +24,13 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_PENDING_JOBS: i64 = 1_000;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExportVerdicts {
     /// Ids of eval results.
     pub results: Vec<i64>,
     /// Ids of verdicts of external evaluators.
     pub verdicts: Vec<VerdictId>,
+    pub checkpoints: Vec<SignedCheckpoint>,
 }
 
 impl ExportVerdicts {
@@ -59,7 +62,7 @@ pub async fn enqueue(
 }
 
 impl Job for ExportVerdicts {
-    const NAME: &'static str = "export_verdicts";
+    const NAME: &'static str = exports::COPY_JOB;
     const CONCURRENCY: usize = 4;
     const CONCURRENCY_PER_ORG: i64 = 2;
     /// Unlimited, because a given-up job would lose verdicts.
@@ -67,6 +70,9 @@ impl Job for ExportVerdicts {
 
     async fn run(&self, context: &JobContext<'_>) -> Result<JobResult, JobError> {
         let (job_services, org) = (context.job_services, context.org);
+        if !self.checkpoints.is_empty() {
+            exports::enqueue_checkpoints(&job_services.services.logs, org, &self.checkpoints).await?;
+        }
         let mut found = evals::results_for_export(&job_services.services.db, org, &self.results).await?;
         for id in &self.verdicts {
             found.extend(verdicts::find(&job_services.services.db, org, *id).await?.map(external_result));

@@ -64,6 +64,7 @@ pub fn is_trace(row: &LogRow) -> bool {
 }
 
 /// What sampling needs of a log row.
+#[derive(Clone, Debug)]
 pub struct Trace {
     org: OrgId,
     id: i64,

@@ -6,6 +6,7 @@ mod marker;
 mod recent;
 mod record;
 mod set_aside;
+mod unspooled;
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -30,10 +31,6 @@ pub use set_aside::SetAside;
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// The number of a lane's open segment if it has none.
 const NO_SEGMENT: u64 = u64::MAX;
-/// Rows that are kept in memory while the disk rejects them.
-const MAX_UNSPOOLED_ROWS: usize = 10_000;
-/// What a disk must accept before it counts as writable again.
-const PROBE_BYTES: usize = 64 << 10;
 /// The size of all copies in memory of spooled rows.
 const RECENT_BYTES: usize = 16 << 20;
 
@@ -250,50 +247,6 @@ impl Spool {
         }
     }
 
-    /// Returns true if rows wait in memory because the disk rejected them.
-    pub fn has_unspooled(&self) -> bool {
-        self.unspooled_rows.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether the disk accepted the latest write.
-    pub fn is_writable(&self) -> bool {
-        self.is_writable.load(Ordering::Relaxed)
-    }
-
-    /// Checks whether a disk that rejected a row accepts writes again.
-    pub fn probe(&self) -> std::io::Result<()> {
-        let path = self.directory.join("probe");
-        self.faults.disk(DiskCall::Create)?;
-        let written = std::fs::write(&path, vec![0; PROBE_BYTES]);
-        let removed = std::fs::remove_file(&path);
-        written.and(removed)?;
-        self.is_writable.store(true, Ordering::Relaxed);
-        tracing::info!("the log spool is writable again");
-        Ok(())
-    }
-
-    /// Writes rows that waited in memory to a segment of their own. On an error it returns the rows that are not in it.
-    pub fn respool(&self, rows: Vec<LogRow>) -> Result<(), Vec<LogRow>> {
-        let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
-        let mut left = rows.into_iter();
-        let Ok(mut file) = self.create_segment(number) else { return Err(left.collect()) };
-        let (mut buffer, mut whole) = (Vec::new(), 0);
-        while let Some(row) = left.next() {
-            let written = record::encode(&row, Some(&self.marker), &mut buffer).and_then(|length| {
-                record::write_all(&mut file, [&buffer, &row.request, &row.response], length, &self.faults)
-                    .map(|()| length)
-            });
-            let Ok(length) = written else {
-                // Without the torn record, the segment is not taken for a damaged one.
-                let _ = file.set_len(whole);
-                return Err(std::iter::once(row).chain(left).collect());
-            };
-            whole += length;
-            self.pending_bytes.fetch_add(length, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// Keeps the damaged bytes at an offset of a segment, at most `limit`, in a file of their own: those up to the next
     /// intact record, or in a closed segment up to its end. Returns how many. There are none at the end of the segment,
     /// and while a record may still be written.
@@ -322,22 +275,6 @@ impl Spool {
         record.extend_from_slice(&row.request);
         record.extend_from_slice(&row.response);
         self.set_aside.quarantine(&record, reason)
-    }
-
-    /// Takes the rows that the disk rejected.
-    pub fn take_unspooled(&self) -> Vec<LogRow> {
-        let mut unspooled = self.unspooled();
-        self.unspooled_rows.store(0, Ordering::Relaxed);
-        unspooled.drain(..).collect()
-    }
-
-    /// Puts rows back that the store rejected too.
-    pub fn put_back_unspooled(&self, rows: Vec<LogRow>) {
-        let mut unspooled = self.unspooled();
-        for row in rows.into_iter().rev() {
-            unspooled.push_front(row);
-        }
-        self.unspooled_rows.store(unspooled.len(), Ordering::Relaxed);
     }
 
     fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<RecordSpan> {
@@ -383,25 +320,8 @@ impl Spool {
         (row.request_stored, row.response_stored) = (BodyStorage::Off, BodyStorage::Off);
     }
 
-    fn keep_in_memory(&self, row: LogRow, error: &std::io::Error) {
-        if self.is_writable.swap(false, Ordering::Relaxed) {
-            tracing::error!(%error, "cannot write to the log spool; rows are kept in memory");
-        }
-        let mut unspooled = self.unspooled();
-        if unspooled.len() < MAX_UNSPOOLED_ROWS {
-            unspooled.push_back(row);
-            self.unspooled_rows.store(unspooled.len(), Ordering::Relaxed);
-        } else {
-            self.shed_rows.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     fn recent(&self, lane: usize) -> MutexGuard<'_, RecentBuffer> {
         self.recent[lane].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unspooled(&self) -> MutexGuard<'_, VecDeque<LogRow>> {
-        self.unspooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -59,7 +59,7 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
 fn record_denial(context: RequestContext<'_>, (action, kind, id): (&str, &str, &str), reason: &str) {
     let RequestContext { services, state, identity, .. } = context;
     let org = identity.org.id;
-    if !state.audit.is_first_denial(format!("{org}/{action}/{id}"), context.now()) {
+    if !state.audit.is_first_denial(org, format!("{action}/{id}"), context.now()) {
         return;
     }
     let target = Target { kind: kind.into(), id: Some(id.to_owned()), name: None };

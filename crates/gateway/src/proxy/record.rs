@@ -2,6 +2,7 @@
 //! that makes log rows of proxied requests.
 
 mod attempts;
+mod cache;
 mod copies;
 mod row;
 mod timing;
@@ -11,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_core::budget::Amount;
-use gateway_core::cache::CacheKey;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, Usage};
@@ -31,11 +31,12 @@ use super::target_health::TargetKey;
 use super::upstream::AttemptError;
 use crate::auth::{CachedOrg, Principal};
 use crate::budgets::{Reservation, charge_of};
-use crate::cache::CacheEntry;
 use crate::metrics::events::Stage;
 use crate::outbound::body::StreamedCopy;
 use crate::services::Services;
 use attempts::AttemptLog;
+pub use cache::CacheStatus;
+use cache::RecordedCache;
 use copies::BodyCopies;
 use timing::Timing;
 
@@ -88,32 +89,6 @@ struct RecordedResponse {
     is_partly_metered: bool,
     /// Known once the record is closed.
     usage: Option<Usage>,
-}
-
-/// What came of the cache lookup.
-#[derive(Default)]
-struct RecordedCache {
-    status: Option<CacheStatus>,
-    key: Option<CacheKey>,
-    /// The provider that made the entry.
-    provider: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheStatus {
-    Hit,
-    Miss,
-    Refresh,
-}
-
-impl CacheStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Refresh => "refresh",
-        }
-    }
 }
 
 /// A response that failed after it had started.
@@ -242,14 +217,6 @@ impl Record {
         self.attempts.model()
     }
 
-    pub fn cache_status(&self) -> Option<CacheStatus> {
-        self.cache.status
-    }
-
-    pub fn cache_key(&self) -> Option<CacheKey> {
-        self.cache.key
-    }
-
     pub fn set_request_body(&mut self, body: &Bytes) {
         self.copies.set_request(body);
     }
@@ -263,24 +230,6 @@ impl Record {
     pub fn set_prompt(&mut self, prompt: PromptVersionRef, added_bytes: usize) {
         self.request.prompt = Some(prompt);
         self.request.prompt_bytes = added_bytes;
-    }
-
-    pub fn set_cache_miss(&mut self, is_refresh: bool) {
-        self.cache.status = Some(if is_refresh { CacheStatus::Refresh } else { CacheStatus::Miss });
-    }
-
-    /// The response comes from the cache: it costs nothing, and is attributed to the provider that made it.
-    pub fn set_cache_hit(&mut self, entry: &CacheEntry) {
-        self.response.status = entry.status;
-        self.cache.status = Some(CacheStatus::Hit);
-        self.cache.provider = Some(entry.provider.clone());
-        self.attempts.set_model(entry.model.as_deref());
-        self.response.usage.clone_from(&entry.usage);
-    }
-
-    /// The key of the entry that the response comes from, or is stored in.
-    pub fn set_cache_key(&mut self, key: CacheKey) {
-        self.cache.key = Some(key);
     }
 
     pub fn start_attempt(&mut self, attempt: &Attempt<'_>) {

@@ -1,10 +1,9 @@
-//! The audit log: every change leaves one entry in the transaction of the change, every refusal one too, and no entry
-//! contains a secret.
+//! The audit log: every change leaves one entry in the transaction of the change, and no entry contains a secret.
 
 use std::time::Duration;
 
 use gateway_core::audit::chain::Position;
-use gateway_core::audit::routes::{self, ROUTES};
+use gateway_core::audit::routes::ROUTES;
 use gateway_core::audit::{ActorType, Chain, Outcome};
 use gateway_store::audit::{self, Filter, Stored};
 use http::Method;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::log_rows::row;
-use crate::support::routes::{fill_params, routes as all_routes};
+use crate::support::routes::fill_params;
 use crate::support::skills::fields;
 use crate::support::{Account, PASSWORD, TestApp};
 use crate::upstream::Upstream;
@@ -20,22 +19,22 @@ use crate::upstream::Upstream;
 const SECRET: &str = "sk-secret-of-the-audit-suite";
 const DEADLINE: Duration = Duration::from_secs(10);
 
-fn chain_of(org: &str) -> Chain {
+pub fn chain_of(org: &str) -> Chain {
     Chain::Org(org.parse().unwrap())
 }
 
 /// The entries of an organization after a number.
 async fn entries(app: &TestApp, org: &str, after: i64) -> Vec<Stored> {
     let db = &app.app.services.db;
-    audit::since(db, chain_of(org), &Filter::default(), (after, i64::MAX), 10_000).await.unwrap()
+    audit::since(db, chain_of(org), &Filter::default(), (after, i64::MAX), 10_000).await.unwrap().found
 }
 
-async fn last_seq(app: &TestApp, org: &str) -> i64 {
+pub async fn last_seq(app: &TestApp, org: &str) -> i64 {
     audit::head(&app.app.services.db, chain_of(org)).await.unwrap().map_or(0, |head| head.seq)
 }
 
 /// Waits for an entry that is written behind its response.
-async fn wait_for(app: &TestApp, org: &str, after: i64, action: &str) -> Stored {
+pub async fn wait_for(app: &TestApp, org: &str, after: i64, action: &str) -> Stored {
     let end = tokio::time::Instant::now() + DEADLINE;
     loop {
         let found = entries(app, org, after).await;
@@ -47,7 +46,7 @@ async fn wait_for(app: &TestApp, org: &str, after: i64, action: &str) -> Stored 
     }
 }
 
-async fn assert_intact(app: &TestApp, chain: Chain) {
+pub async fn assert_intact(app: &TestApp, chain: Chain) {
     let db = &app.app.services.db;
     let head = audit::head(db, chain).await.unwrap().unwrap();
     let mut position = Position::start(&chain);
@@ -335,7 +334,7 @@ async fn sessions(walk: &mut Walk<'_>) {
     assert_eq!(deleted["audit"]["hash"].as_str().unwrap().len(), 64);
     let filter = Filter::default();
     let system = audit::since(&app.app.services.db, Chain::System, &filter, (0, i64::MAX), 100);
-    let system = system.await.unwrap();
+    let system = system.await.unwrap().found;
     assert_eq!(system[0].entry.action, "node.start");
     let remembered = system.iter().find(|stored| stored.entry.action == "org.delete").unwrap();
     assert!(remembered.entry.canonical().contains(deleted["audit"]["hash"].as_str().unwrap()));
@@ -401,54 +400,3 @@ async fn own_sessions(walk: &mut Walk<'_>, other_token: &str) {
         "post /auth/logout",
     ]);
 }
-
-on_both!(every_refused_change_leaves_a_denied_entry, |app| async move {
-    let owner = app.signup("acme").await;
-    let path = format!("/api/v1/orgs/{}", owner.org_id);
-    app.put(&path, json!({"plan": "enterprise"})).bearer(&owner.token).send().await.expect(200);
-    let viewer = app.join(&owner, "viewer").await;
-    let mut refused = 0;
-    for route in all_routes() {
-        let Some(known) = routes::find(route.method.as_str(), route.path.trim_start_matches("/api/v1"))
-        else {
-            continue;
-        };
-        // Every member may leave.
-        if route.role.is_none_or(|role| role == gateway_core::access::Role::Viewer) {
-            continue;
-        }
-        let path = fill_params(&route.path, |param| match param {
-            "orgId" => owner.org_id.clone(),
-            "name" => "absent".to_owned(),
-            "evalId" | "runId" => "4711".to_owned(),
-            _ => uuid::Uuid::new_v4().to_string(),
-        });
-        let before = last_seq(&app, &owner.org_id).await;
-        app.call(route.method.clone(), &path)
-            .bearer(&viewer.token)
-            .send()
-            .await
-            .expect_error(403, "forbidden");
-        let entry = wait_for(&app, &owner.org_id, before, known.action).await.entry;
-        assert_eq!((entry.outcome, entry.status), (Outcome::Denied, Some(403)), "{}", known.route);
-        assert_eq!(entry.actor.id.as_deref(), Some(viewer.user_id.as_str()));
-        assert_eq!(entry.target.kind, known.target);
-        assert_eq!(entry.target.id.is_some(), !known.id.is_empty(), "{}", known.route);
-        assert!(entry.reason.is_some_and(|reason| reason.contains("requires the role")));
-        refused += 1;
-    }
-    assert!(refused > 40, "only {refused} routes: the table was not walked");
-    assert_intact(&app, chain_of(&owner.org_id)).await;
-});
-
-on_both!(a_change_whose_entry_cannot_be_written_does_not_happen, |app| async move {
-    let owner = app.signup("acme").await;
-    app.app.services.db.exec("ALTER TABLE audit_entries RENAME TO elsewhere", Vec::new()).await.unwrap();
-    let new = json!({"name": "unrecorded"});
-    app.post("/api/v1/keys", new.clone()).bearer(&owner.token).send().await.expect_error(500, "internal");
-    app.app.services.db.exec("ALTER TABLE elsewhere RENAME TO audit_entries", Vec::new()).await.unwrap();
-    let keys = app.get("/api/v1/keys").bearer(&owner.token).send().await;
-    assert!(!keys.text().contains("unrecorded"), "{}", keys.text());
-    app.post("/api/v1/keys", new).bearer(&owner.token).send().await.expect(201);
-    assert_intact(&app, chain_of(&owner.org_id)).await;
-});

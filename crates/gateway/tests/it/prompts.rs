@@ -1,14 +1,10 @@
-//! Prompts over HTTP: immutable versions, rendering, concurrent writers, and templates in requests.
+//! Prompts over HTTP: immutable versions, rendering, concurrent writers.
 
 use std::collections::{BTreeSet, HashMap};
 
 use gateway::audit::system_entry;
-use gateway::problem::Problem;
 use gateway::prompts::Change;
-use gateway::prompts::PromptDirective;
 use gateway_core::audit::{Chain, Target};
-use gateway_core::ids::OrgId;
-use gateway_core::llm::paths::Operation;
 use gateway_core::logs::PromptVersionRef;
 use gateway_core::prompts::{MAX_CONTENT, MAX_RENDERED};
 use gateway_store::prompts::PromptName;
@@ -21,14 +17,14 @@ use crate::support::log_rows::{at, row, with};
 use crate::support::{Account, TestApp, TestResponse};
 
 const PROMPTS: &str = "/api/v1/prompts";
-const HELLO: &str = "/api/v1/prompts/support/hello";
+pub const HELLO: &str = "/api/v1/prompts/support/hello";
 
-async fn create(app: &TestApp, by: &Account, slug: &str, content: &str) -> TestResponse {
+pub async fn create(app: &TestApp, by: &Account, slug: &str, content: &str) -> TestResponse {
     let body = json!({"namespace": "support", "slug": slug, "content": content});
     app.post(PROMPTS, body).bearer(&by.token).send().await
 }
 
-async fn update(app: &TestApp, by: &Account, body: Value) -> TestResponse {
+pub async fn update(app: &TestApp, by: &Account, body: Value) -> TestResponse {
     app.put(HELLO, body).bearer(&by.token).send().await
 }
 
@@ -307,87 +303,6 @@ on_both!(viewers_read_and_render_and_members_write, |app| async move {
     read(&app, &viewer, HELLO).await.expect(200);
     render(&app, &viewer, "", json!({"variables": {"y": "1"}})).await.expect(200);
     app.get(PROMPTS).send().await.expect_error(401, "unauthorized");
-});
-
-fn header(prompt: &str, variables: &str) -> PromptDirective {
-    let mut headers = HeaderMap::new();
-    headers.insert("x-gateway-prompt", HeaderValue::from_str(prompt).unwrap());
-    headers.insert("x-gateway-prompt-variables", HeaderValue::from_str(variables).unwrap());
-    PromptDirective::from_headers(&headers).unwrap().unwrap()
-}
-
-async fn put_into(
-    app: &TestApp,
-    org: &str,
-    asked: &PromptDirective,
-) -> Result<(Value, PromptVersionRef), Problem> {
-    let org: OrgId = org.parse().unwrap();
-    let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
-    let prompts = &app.app.proxy.prompts;
-    let (body, used) = prompts.apply(org, asked, Operation::Chat, body.as_bytes()).await?;
-    Ok((serde_json::from_slice(&body).unwrap(), used))
-}
-
-on_both!(a_request_gets_the_rendered_prompt_and_sees_every_change_at_once, |app| async move {
-    let ada = app.signup("acme").await;
-    let eve = app.signup("evil").await;
-    create(&app, &ada, "hello", "Be {{how}}.").await.expect(201);
-    let asked = header("support/hello", r#"{"how": "kind"}"#);
-    for round in 1..=3 {
-        let (body, used) = put_into(&app, &ada.org_id, &asked).await.unwrap();
-        let text = if round == 1 { "Be kind.".to_owned() } else { format!("kind {round}") };
-        assert_eq!(body["messages"][0], json!({"role": "system", "content": text}));
-        assert_eq!(body["messages"][1], json!({"role": "user", "content": "hi"}));
-        assert_eq!(used, PromptVersionRef { name: "support/hello".into(), version: round });
-        update(&app, &ada, json!({"content": format!("{{{{how}}}} {}", round + 1)})).await.expect(200);
-    }
-    let (body, used) =
-        put_into(&app, &ada.org_id, &header("support/hello@1", r#"{"how": "brief"}"#)).await.unwrap();
-    assert_eq!((&body["messages"][0]["content"], used.version), (&json!("Be brief."), 1));
-
-    let error = put_into(&app, &ada.org_id, &header("support/hello", "{}")).await.unwrap_err();
-    assert_eq!((error.status.as_u16(), error.code), (422, "validation_error"));
-    assert_eq!(error.extra["missing"], json!(["how"]));
-    let foreign = put_into(&app, &eve.org_id, &asked).await.unwrap_err();
-    let missing = put_into(&app, &ada.org_id, &header("support/none", "{}")).await.unwrap_err();
-    assert_eq!((foreign.status.as_u16(), &foreign.message), (400, &missing.message));
-    assert!(missing.message.contains("x-gateway-prompt"));
-    assert_eq!(put_into(&app, &ada.org_id, &header("support/hello@99", "{}")).await.unwrap_err().status, 400);
-
-    app.delete(HELLO).bearer(&ada.token).send().await.expect(200);
-    for version in ["", "@1"] {
-        let asked = header(&format!("support/hello{version}"), r#"{"how": "x"}"#);
-        assert_eq!(put_into(&app, &ada.org_id, &asked).await.unwrap_err().status, 400, "{version}");
-    }
-    create(&app, &ada, "hello", "new {{how}}").await.expect(201);
-    let (body, used) = put_into(&app, &ada.org_id, &asked).await.unwrap();
-    assert_eq!((&body["messages"][0]["content"], used.version), (&json!("new kind"), 1));
-});
-
-on_both!(a_known_prompt_needs_no_database, |app| async move {
-    let ada = app.signup("acme").await;
-    create(&app, &ada, "hello", "Be {{how}}.").await.expect(201);
-    let asked = header("support/hello", r#"{"how": "kind"}"#);
-    put_into(&app, &ada.org_id, &asked).await.unwrap();
-    app.app.services.db.close().await;
-    let (body, _) = put_into(&app, &ada.org_id, &asked).await.unwrap();
-    assert_eq!(body["messages"][0]["content"], "Be kind.");
-    let unknown = put_into(&app, &ada.org_id, &header("support/other", "{}")).await.unwrap_err();
-    assert_eq!(unknown.status, 503);
-});
-
-on_both!(a_change_is_never_hidden_by_a_reader_at_the_same_time, |app| async move {
-    let ada = app.signup("acme").await;
-    create(&app, &ada, "hello", "1").await.expect(201);
-    let asked = header("support/hello", "{}");
-    for version in 2..=8 {
-        let change = update(&app, &ada, json!({"content": version.to_string()}));
-        let readers = futures_util::future::join_all((0..4).map(|_| put_into(&app, &ada.org_id, &asked)));
-        let (changed, _) = tokio::join!(change, readers);
-        changed.expect(200);
-        let (body, used) = put_into(&app, &ada.org_id, &asked).await.unwrap();
-        assert_eq!((&body["messages"][0]["content"], used.version), (&json!(version.to_string()), version));
-    }
 });
 
 on_both!(a_template_is_saved_as_a_new_prompt_or_as_its_next_version, |app| async move {

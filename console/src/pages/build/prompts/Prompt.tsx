@@ -2,7 +2,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { EllipsisVertical, Play, Trash2, Undo2 } from 'lucide-react'
 import { useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
-import { useMe } from '@/api/me'
+import { useAuditReason } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
 import { invalidate } from '@/api/query'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
@@ -67,7 +67,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const [values, setValues] = usePersistentState<Record<string, string>>(`values.${name}`, {})
   const [open, setOpen] = useState<'save' | 'restore' | 'delete' | null>(null)
   const permissionReason = usePermissionReason('member')
-  const { hasRole } = useMe()
+  const auditReason = useAuditReason()
   const set = (change: Partial<PromptSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
 
   const isOld = shown.version !== latest.version
@@ -153,7 +153,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
               },
               { value: 'diff', label: 'Changes', content: <Changes shown={shown} content={content} isDraft={isDraft} base={isDraft && search.base === undefined ? latest : base} known={known} split={search.split === 'yes'} set={set} /> },
               { value: 'use', label: 'Use it', content: <div className="p-3"><Snippets label="Language" snippets={promptSnippets(location.origin, name, shown)} /></div> },
-              ...(hasRole('admin') ? [{ value: 'history' as const, label: 'History', content: <History type="prompt" id={name} /> }] : []),
+              ...(auditReason === null ? [{ value: 'history' as const, label: 'History', content: <History type="prompt" id={name} /> }] : []),
             ]}
           />
         </Section>

@@ -3,12 +3,13 @@ import { client, unwrap, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
 import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
-import { Checkbox, Field, FormDialog, Input, SecretInput, Select, TextArea, toast } from '@/ui'
+import { Checkbox, Field, FormDialog, Input, SecretInput, Select, TextArea, toast, toastWarning } from '@/ui'
 
-const SOURCES: { name: Schemas['Source']; about: string }[] = [
+const SOURCES: { name: Schemas['ExportSource']; about: string }[] = [
   { name: 'proxy', about: 'what was proxied' },
   { name: 'api', about: 'calls of the playground and of judges' },
   { name: 'otel', about: 'spans that others sent in' },
+  { name: 'audit', about: 'signed checkpoints of the audit log' },
 ]
 
 /** Creates or edits an export. Headers and the secret are write-only. */
@@ -18,7 +19,7 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
   const [endpoint, setEndpoint] = useState(config?.endpoint ?? '')
   const [headers, setHeaders] = useState('')
   const [secret, setSecret] = useState('')
-  const [sources, setSources] = useState<Schemas['Source'][]>(config?.include_sources ?? ['proxy', 'api'])
+  const [sources, setSources] = useState<Schemas['ExportSource'][]>(config?.include_sources ?? ['proxy', 'api'])
   const save = useAction(async () => {
     const body = {
       name: name.trim(),
@@ -28,10 +29,10 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
       ...(headers.trim() !== '' && { headers: parseHeaders(headers) }),
       ...(kind === 'webhook' && secret !== '' && { secret }),
     }
-    if (config) await unwrap(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body }))
-    else await unwrap(client.POST('/api/v1/exports', { body }))
+    const saved = config ? await unwrap(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body })) : await unwrap(client.POST('/api/v1/exports', { body }))
     await invalidate('/api/v1/exports')
-    toast(config ? `${body.name} is changed` : `${body.name} sends from now on`)
+    if (saved.secrets_dropped) toastWarning(`${body.name} has a new origin, so its stored headers and signing secret were dropped. Enter them again.`)
+    else toast(config ? `${body.name} is changed` : `${body.name} sends from now on`)
     onClose()
   })
   return (

@@ -1,5 +1,6 @@
 import { EllipsisVertical, Pencil, RotateCw, ScrollText, Trash2 } from 'lucide-react'
 import type { Schemas } from '@/api/client'
+import { useAuditReason } from '@/api/me'
 import { ago, time } from '@/lib/format'
 import { type KeyState, isUsable, keyState } from '@/lib/keyState'
 import { usePrefs } from '@/lib/prefs'
@@ -83,6 +84,7 @@ function Scopes({ scopes }: { scopes: string[] }) {
 
 function Actions({ name, usable, blocked, onAct }: { name: string; usable: boolean; blocked: string | false; onAct: (kind: KeyAct) => void }) {
   const reason = blocked || (!usable && 'It has ended')
+  const auditReason = useAuditReason()
   return (
     <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>
       <MenuItem icon={<Pencil size={14} aria-hidden />} blocked={reason} onSelect={() => onAct('edit')}>
@@ -91,7 +93,7 @@ function Actions({ name, usable, blocked, onAct }: { name: string; usable: boole
       <MenuItem icon={<RotateCw size={14} aria-hidden />} blocked={reason} onSelect={() => onAct('rotate')}>
         Rotate…
       </MenuItem>
-      <MenuItem icon={<ScrollText size={14} aria-hidden />} needs="admin" onSelect={() => onAct('history')}>
+      <MenuItem icon={<ScrollText size={14} aria-hidden />} blocked={auditReason ?? false} onSelect={() => onAct('history')}>
         History
       </MenuItem>
       <MenuItem icon={<Trash2 size={14} aria-hidden />} danger blocked={reason} onSelect={() => onAct('revoke')}>

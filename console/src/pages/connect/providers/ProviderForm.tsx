@@ -4,7 +4,7 @@ import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
-import { Field, FormDialog, Input, SecretInput, Select, TextArea, toast } from '@/ui'
+import { Field, FormDialog, Input, SecretInput, Select, TextArea, toast, toastWarning } from '@/ui'
 import { type Credential, CredentialList, credentialsBody } from './CredentialList'
 import type { Offer } from './ProviderCard'
 
@@ -36,10 +36,12 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
       ...(headers.trim() !== '' && { headers: parseHeaders(headers) }),
       ...((credentials.length > 0 || (stored?.credentials.length ?? 0) > 0) && { api_keys: credentialsBody(credentials) }),
     }
-    if (stored) await unwrap(client.PUT('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: stored.name } }, body }))
-    else await unwrap(client.POST('/api/v1/orgs/{orgId}/providers', { params: { path: { orgId } }, body: { ...body, name: name.trim(), kind: isCustom ? kind : null } }))
+    const saved = stored
+      ? await unwrap(client.PUT('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: stored.name } }, body }))
+      : await unwrap(client.POST('/api/v1/orgs/{orgId}/providers', { params: { path: { orgId } }, body: { ...body, name: name.trim(), kind: isCustom ? kind : null } }))
     await invalidate('/api/v1/orgs', '/api/v1/playground/providers')
-    toast(`${name.trim()} is stored`)
+    if (saved.secrets_dropped) toastWarning(`${name.trim()} has a new origin, so its stored API keys and headers were dropped. Enter them again.`)
+    else toast(`${name.trim()} is stored`)
     onClose()
   })
   return (

@@ -3,7 +3,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { signOut } from '@/api/auth'
 import { client, unwrap, type Schemas } from '@/api/client'
-import { useMe, type Role } from '@/api/me'
+import { useAuditReason, useMe, type Role } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
@@ -16,6 +16,7 @@ type Member = Schemas['Member']
 export function MemberTable({ members }: { members: Member[] }) {
   const { zone } = usePrefs()
   const me = useMe()
+  const auditReason = useAuditReason()
   const [removing, setRemoving] = useState<Member | null>(null)
   const [shown, setShown] = useState<Member | null>(null)
   const isLastOwner = (member: Member): boolean => member.role === 'owner' && members.filter((one) => one.role === 'owner').length === 1
@@ -45,7 +46,7 @@ export function MemberTable({ members }: { members: Member[] }) {
         const blocked = isLastOwner(member) ? 'The last owner cannot leave' : self ? null : roleChangeBlocker(me, member.role)
         return (
           <>
-            <Button kind="ghost" size="sm" square needs="admin" icon={<ScrollText size={14} aria-hidden />} aria-label={`History of ${member.display_name}`} onClick={() => setShown(member)} />
+            <Button kind="ghost" size="sm" square blocked={auditReason ?? undefined} icon={<ScrollText size={14} aria-hidden />} aria-label={`History of ${member.display_name}`} onClick={() => setShown(member)} />
             <Button
               kind="ghost"
               size="sm"

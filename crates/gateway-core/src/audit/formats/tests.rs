@@ -49,10 +49,30 @@ fn every_format_matches_its_golden_file() {
     assert_eq!(of.ocsf(), json("ocsf.json"));
     assert_eq!(of.ecs(), json("ecs.json"));
     assert_eq!(of.syslog(), golden("syslog.txt").trim_end());
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(CSV_HEADER).unwrap();
-    csv.write_record(of.csv()).unwrap();
-    assert_eq!(String::from_utf8(csv.into_inner().unwrap()).unwrap(), golden("entries.csv"));
+    assert_eq!(String::from_utf8([csv_header(), of.csv()].concat()).unwrap(), golden("entries.csv"));
+}
+
+#[test]
+fn no_cell_is_a_formula_and_a_csv_parser_reads_the_others_back() {
+    for (name, cell) in [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@sum", "'@sum"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\r=1"),
+        ("a \"b\", c\nd\r\ne", "a \"b\", c\nd\r\ne"),
+        ("'quoted'", "'quoted'"),
+        ("\u{20ac}", "\u{20ac}"),
+    ] {
+        let mut named = entry("key.create");
+        named.target.name = Some(name.into());
+        let text = [csv_header(), exported(&named).csv()].concat();
+        let mut reader = csv::Reader::from_reader(text.as_slice());
+        let rows: Vec<std::collections::HashMap<String, String>> =
+            reader.deserialize().collect::<Result<_, _>>().unwrap();
+        assert_eq!((rows.len(), rows[0]["target_name"].as_str()), (1, cell));
+    }
 }
 
 #[test]

@@ -9,22 +9,24 @@ use bytes::Bytes;
 use gateway_core::audit::Chain;
 use gateway_core::audit::chain::Position;
 use gateway_core::audit::checkpoint::{Checkpoint, Manifest};
-use gateway_core::audit::formats::{CSV_HEADER, Exported};
+use gateway_core::audit::formats::{Exported, csv_header};
+use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
-use gateway_store::audit::{self, Filter, Stored};
+use gateway_store::audit::{self, Entries, Filter, Stored};
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Auditor;
+use super::{Auditor, query};
 use crate::api::caller::AppState;
 use crate::api::extract::QueryParams;
 use crate::api::openapi::{Operation, OperationOutput};
 use crate::app::App;
 use crate::audit::signing::SigningKey;
+use crate::memory::{MemoryAccount, hold};
 use crate::problem::ApiResult;
 
 const PAGE: i64 = 500;
@@ -59,23 +61,14 @@ impl Format {
             Self::Ocsf => exported.ocsf().to_string(),
             Self::Ecs => exported.ecs().to_string(),
             Self::Syslog => exported.syslog(),
-            Self::Csv => csv_line(&exported.csv()),
+            Self::Csv => {
+                out.extend_from_slice(&exported.csv());
+                return;
+            }
         };
         out.extend_from_slice(line.as_bytes());
         out.push(b'\n');
     }
-}
-
-/// One row, quoted where necessary.
-fn csv_line(fields: &[impl AsRef<str>]) -> String {
-    let quoted = |field: &str| {
-        if field.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", field.replace('"', "\"\""))
-        } else {
-            field.to_owned()
-        }
-    };
-    fields.iter().map(|field| quoted(field.as_ref())).collect::<Vec<_>>().join(",")
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -110,8 +103,9 @@ pub async fn export(
     let name = format!("audit-{}.{extension}", auditor.org());
     let position = if after == start.seq { Some(start) } else { audit::position(db, chain, after).await? };
     let reader = Reader {
+        account: app.services.memory.account(auditor.org()),
         app,
-        chain,
+        org: auditor.org(),
         format,
         upto: upto.max(after),
         first: position.clone(),
@@ -132,7 +126,8 @@ enum Stage {
 
 struct Reader {
     app: Arc<App>,
-    chain: Chain,
+    account: Arc<MemoryAccount>,
+    org: OrgId,
     format: Format,
     upto: i64,
     /// Before the first entry.
@@ -149,8 +144,7 @@ impl Reader {
             Stage::Begin => {
                 self.state = Stage::Entries;
                 if self.format == Format::Csv {
-                    out.extend_from_slice(csv_line(&CSV_HEADER).as_bytes());
-                    out.push(b'\n');
+                    out.extend_from_slice(&csv_header());
                 }
             }
             Stage::Entries => {}
@@ -159,18 +153,21 @@ impl Reader {
             self.state = Stage::End;
             return Some(Err(error));
         }
-        Some(Ok(out.into()))
+        // Counted until the client has taken it.
+        let mut memory = self.account.open();
+        memory.charge(out.len());
+        Some(Ok(hold(out, memory)))
     }
 
-    /// Reads a page on the main runtime: response bodies are polled on workers, which must not use the database.
     async fn page(&mut self, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        let (app, chain, range) = (Arc::clone(&self.app), self.chain, (self.position.seq, self.upto));
-        let runtime = &self.app.services.tasks.runtime;
-        let read = runtime.spawn(async move {
-            audit::since(&app.services.db, chain, &Filter::default(), range, PAGE).await
-        });
-        let found = read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?;
-        let org_id = self.chain.to_string();
+        let (app, chain, range) =
+            (Arc::clone(&self.app), Chain::Org(self.org), (self.position.seq, self.upto));
+        let read =
+            async move { audit::since(&app.services.db, chain, &Filter::default(), range, PAGE).await };
+        let Entries { found, bytes, .. } = query(&self.app, self.org, read).await?;
+        let mut memory = self.account.open();
+        memory.charge(bytes);
+        let org_id = chain.to_string();
         for stored in &found {
             self.format.write(out, &org_id, stored);
         }

@@ -8,22 +8,24 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::audit::Chain;
+use gateway_core::ids::OrgId;
 use gateway_store::StoreError;
-use gateway_store::audit::{self, Filter};
+use gateway_store::audit::{self, Entries, Filter};
+use gateway_store::fair_slots::Slot;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{AuditParams, Auditor, EntryView, is_auditor};
+use super::{AuditParams, Auditor, EntryView, is_auditor, query};
 use crate::api::caller::{AppState, CredentialHeaders};
 use crate::api::extract::QueryParams;
 use crate::api::logs::LastEventId;
 use crate::api::openapi::{Operation, OperationOutput};
 use crate::api::response::EventStream;
 use crate::app::App;
-use crate::audit::queue::StreamSlot;
 use crate::auth::Denied;
+
 use crate::problem::{ApiResult, Problem};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -39,7 +41,8 @@ pub async fn follow(
     QueryParams(params): QueryParams<AuditParams>,
 ) -> ApiResult<AuditEventStream> {
     let mut filter = params.filter();
-    let slot = app.audit.open_stream(auditor.org()).ok_or_else(too_many_streams)?;
+    let slot = app.shares.audit_streams.acquire(auditor.org(), None).await;
+    let slot = slot.map_err(|_| too_many_streams())?;
     let resume = last.or(filter.after_seq.take());
     let after = match resume {
         Some(after) => after,
@@ -48,7 +51,7 @@ pub async fn follow(
     auditor.record_read(&app, "audit.read");
     let follower = Follower {
         app,
-        chain: auditor.chain(),
+        org: auditor.org(),
         credentials,
         filter,
         after,
@@ -91,12 +94,12 @@ fn too_many_streams() -> Problem {
 
 struct Follower {
     app: Arc<App>,
-    chain: Chain,
+    org: OrgId,
     credentials: CredentialHeaders,
     filter: Filter,
     after: i64,
     ready: VecDeque<Bytes>,
-    _slot: StreamSlot,
+    _slot: Slot,
 }
 
 impl Follower {
@@ -131,21 +134,20 @@ impl Follower {
         }
     }
 
-    /// Reads the next entries on the main runtime: response bodies are polled on workers, which must not use the
-    /// database.
+    /// Reads the next entries.
     async fn read(&mut self) -> Result<(), StoreError> {
         let (app, chain, filter, after) =
-            (Arc::clone(&self.app), self.chain, self.filter.clone(), self.after);
-        let read = self.app.services.tasks.runtime.spawn(async move {
+            (Arc::clone(&self.app), Chain::Org(self.org), self.filter.clone(), self.after);
+        let read = async move {
             let db = &app.services.db;
             let head = audit::head(db, chain).await?.map_or(0, |head| head.seq);
-            let found = audit::since(db, chain, &filter, (after, head), PAGE).await?;
-            Ok::<_, StoreError>((found, head))
-        });
-        let (found, head) = read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?;
-        let is_full = i64::try_from(found.len()).is_ok_and(|count| count == PAGE);
+            let page = audit::since(db, chain, &filter, (after, head), PAGE).await?;
+            Ok((page, head))
+        };
+        let (Entries { found, has_more, .. }, head) = query(&self.app, self.org, read).await?;
         // Entries that the filter leaves out need not be read again.
-        self.after = found.last().filter(|_| is_full).map_or(head.max(self.after), |stored| stored.entry.seq);
+        self.after =
+            found.last().filter(|_| has_more).map_or(head.max(self.after), |stored| stored.entry.seq);
         for stored in found {
             let seq = stored.entry.seq;
             if let Ok(data) = serde_json::to_string(&EntryView::from(stored)) {

@@ -56,7 +56,7 @@ pub async fn verify(
         }
     }
     let org = auditor.org();
-    let _running = app.audit.begin_verification(org).ok_or_else(|| {
+    let _running = app.shares.verifications.acquire(org, None).await.map_err(|_| {
         Problem::conflict("the audit log of this organization is being verified already; wait until it ends")
     })?;
     let verification = check(&app, org, &request).await?;
@@ -74,7 +74,7 @@ async fn check(app: &App, org: OrgId, request: &VerifyRequest) -> ApiResult<Veri
     // Before the head: an entry and its head are committed together, so no entry is behind the head.
     let last = audit::last_seq(db, chain).await?;
     let head = audit::head(db, chain).await?;
-    let (checked, mut first_bad) = check_entries(app, chain, request, (head.as_ref(), last)).await?;
+    let (checked, mut first_bad) = check_entries(app, org, request, (head.as_ref(), last)).await?;
     if first_bad.is_none() {
         first_bad = check_checkpoints(app, chain, &keys, request.checkpoint.as_ref()).await?;
     }
@@ -86,11 +86,12 @@ async fn check(app: &App, org: OrgId, request: &VerifyRequest) -> ApiResult<Veri
 /// Checks the links of the requested part; returns how many entries were read and the first bad one.
 async fn check_entries(
     app: &App,
-    chain: Chain,
+    org: OrgId,
     request: &VerifyRequest,
     (head, last): (Option<&audit::Head>, i64),
 ) -> ApiResult<(i64, Option<BadEntry>)> {
-    let db = &app.services.db;
+    let chain = Chain::Org(org);
+    let (db, queries) = (&app.services.db, &app.shares.queries);
     let end = head.map_or(0, |head| head.seq);
     let upto = request.to_seq.unwrap_or(end).min(end);
     let start = audit::start(db, chain).await?;
@@ -102,6 +103,7 @@ async fn check_entries(
     };
     let mut checked = 0;
     while position.seq < upto {
+        let _slot = queries.acquire(org, None).await?;
         match audit::verify_page(db, chain, &mut position, upto, PAGE).await? {
             Ok(0) => return Ok((checked, Some(BadEntry { seq: position.seq + 1, why: Flaw::Gap }))),
             Ok(count) => checked += count,

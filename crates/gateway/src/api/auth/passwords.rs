@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use super::super::accounts::{AttemptLimit, Reset};
+use super::super::attempt_limits::{AttemptLimit, ResetEndpoint};
 use super::super::audited::Audited;
 use super::super::caller::SessionUser;
 use super::super::extract::Body;
@@ -114,7 +114,7 @@ pub(super) struct ResetResponse {
 
 pub(super) async fn reset_password(
     app: Audited,
-    _: AttemptLimit<Reset>,
+    _: AttemptLimit<ResetEndpoint>,
     origin: SessionOrigin,
     Body(request): Body<ResetRequest>,
 ) -> ApiResult<Json<ResetResponse>> {
