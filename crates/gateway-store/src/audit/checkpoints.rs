@@ -1,8 +1,8 @@
 //! Signed checkpoints, the anchors that retention leaves, and the keys that sign them.
 
-use gateway_core::audit::Chain;
 use gateway_core::audit::chain::Position;
 use gateway_core::audit::checkpoint::{Checkpoint, SignedCheckpoint};
+use gateway_core::audit::{Actor, Chain};
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 
@@ -49,7 +49,7 @@ pub async fn keys(db: &Db) -> Result<Vec<StoredKey>, StoreError> {
 pub async fn insert_key(db: &Db, key: &StoredKey, known: usize) -> Result<bool, StoreError> {
     let mut tx = db.begin().await?;
     // Callers wait for each other.
-    lock_head(&mut tx, Chain::System, key.created_at).await?;
+    lock_head(&mut tx, Chain::System, key.created_at, &mut Actor::SYSTEM.clone()).await?;
     let count = tx.all("SELECT id FROM audit_keys", Vec::new()).await?.len();
     if count != known {
         return Ok(false);

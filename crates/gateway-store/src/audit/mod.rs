@@ -15,8 +15,9 @@ pub use read::{Entries, Filter, Stored, find, first_since, last_seq, list, posit
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gateway_core::audit::chain::{entry_hash, genesis};
-use gateway_core::audit::{ActorType, Chain, Draft};
+use gateway_core::audit::{Actor, ActorType, Chain, Draft};
 use gateway_core::time::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError, Tx};
@@ -60,9 +61,10 @@ pub async fn append(tx: &mut Tx) -> Result<Vec<(Chain, Head)>, StoreError> {
     let mut heads: Vec<(Chain, Head)> = Vec::new();
     for mut draft in drafts {
         let chain = draft.chain;
-        name_actor(tx, &mut draft).await?;
         if heads.last().is_none_or(|(of, _)| *of != chain) {
-            heads.push((chain, lock_head(tx, chain, draft.at).await?));
+            heads.push((chain, lock_head(tx, chain, draft.at, &mut draft.actor).await?));
+        } else {
+            name_actor(tx, &mut draft).await?;
         }
         let Some((_, head)) = heads.last_mut() else { continue };
         insert(tx, draft, head).await?;
@@ -80,28 +82,38 @@ pub async fn append(tx: &mut Tx) -> Result<Vec<(Chain, Head)>, StoreError> {
 /// Entries keep the name of their actor, who may be renamed or deleted later.
 async fn name_actor(tx: &mut Tx, draft: &mut Draft) -> Result<(), StoreError> {
     let actor = &mut draft.actor;
-    let Some(id) = actor.id.as_deref().filter(|_| actor.name.is_none()) else { return Ok(()) };
-    let sql = match actor.kind {
-        ActorType::User => "SELECT email AS name FROM users WHERE id = $1",
-        ActorType::Key => "SELECT name FROM api_keys WHERE id = $1",
-        _ => return Ok(()),
-    };
-    if let Some(row) = tx.opt(sql, args![id]).await? {
-        actor.name = row.get("name")?;
-    }
+    let (Some(id), Some(name)) = (&actor.id, name_of(actor)) else { return Ok(()) };
+    let row = tx.opt(AssertSqlSafe(format!("SELECT ({name}) AS name")), args![id]).await?;
+    actor.name = row.map(|row| row.get("name")).transpose()?.flatten();
     Ok(())
 }
 
-/// Locks the head until the transaction ends, and creates it before the first entry.
-async fn lock_head(tx: &mut Tx, chain: Chain, now: Timestamp) -> Result<Head, StoreError> {
-    let row = tx
-        .opt(
-            "INSERT INTO audit_heads (org_id, seq, hash, at) VALUES ($1, 0, $2, $3) \
-             ON CONFLICT (org_id) DO UPDATE SET org_id = excluded.org_id RETURNING seq, hash, at",
-            args![chain, genesis(&chain), now],
-        )
-        .await?;
+/// The query for the name of an actor with the id `$1`, if it is not known.
+fn name_of(actor: &Actor) -> Option<&'static str> {
+    match actor {
+        Actor { name: Some(_), .. } | Actor { id: None, .. } => None,
+        Actor { kind: ActorType::User, .. } => Some("SELECT email FROM users WHERE id = $1"),
+        Actor { kind: ActorType::Key, .. } => Some("SELECT name FROM api_keys WHERE id = $1"),
+        Actor { .. } => None,
+    }
+}
+
+/// Locks the head until the transaction ends, and creates it before the first entry. Names the actor in the same
+/// statement, because each statement adds to the time of a change. The lock writes the time of the head and not its key,
+/// because SQLite would write the index again.
+async fn lock_head(tx: &mut Tx, chain: Chain, now: Timestamp, actor: &mut Actor) -> Result<Head, StoreError> {
+    let name = name_of(actor);
+    let sql = format!(
+        "INSERT INTO audit_heads (org_id, seq, hash, at) VALUES ($2, 0, $3, $4) \
+         ON CONFLICT (org_id) DO UPDATE SET at = audit_heads.at \
+         RETURNING seq, hash, at, ({}) AS name",
+        name.unwrap_or("SELECT CAST($1 AS TEXT)")
+    );
+    let row = tx.opt(AssertSqlSafe(sql), args![actor.id.as_deref(), chain, genesis(&chain), now]).await?;
     let row = row.ok_or_else(|| StoreError::Other("the head of the audit log is missing".into()))?;
+    if name.is_some() {
+        actor.name = row.get("name")?;
+    }
     Head::from_row(&row)
 }
 
