@@ -51,6 +51,8 @@ struct Waiting {
 struct Denials {
     by_org: HashMap<OrgId, HashMap<String, Timestamp>>,
     len: usize,
+    /// When those of all organizations were last removed that are older than an hour.
+    pruned_at: Option<Timestamp>,
 }
 
 impl Denials {
@@ -61,8 +63,10 @@ impl Denials {
         if self.by_org.get(&org).and_then(|of_org| of_org.get(&what)).is_some_and(is_recent) {
             return false;
         }
-        let of_org = self.by_org.get(&org).map_or(0, HashMap::len);
-        if self.len >= MAX_DENIALS || of_org >= MAX_DENIALS_PER_ORG {
+        // Not for every refused call: it takes as long as there are denials.
+        let may_prune = self.pruned_at.is_none_or(|at| now.0.abs_diff(at.0) >= MINUTE.unsigned_abs());
+        if self.len >= MAX_DENIALS && may_prune {
+            self.pruned_at = Some(now);
             self.by_org.retain(|_, of_org| {
                 of_org.retain(|_, at| is_recent(at));
                 !of_org.is_empty()
@@ -70,6 +74,11 @@ impl Denials {
             self.len = self.by_org.values().map(HashMap::len).sum();
         }
         let of_org = self.by_org.entry(org).or_default();
+        if of_org.len() >= MAX_DENIALS_PER_ORG {
+            let before = of_org.len();
+            of_org.retain(|_, at| is_recent(at));
+            self.len -= before - of_org.len();
+        }
         if self.len < MAX_DENIALS && of_org.len() < MAX_DENIALS_PER_ORG {
             self.len += usize::from(of_org.insert(what, now).is_none());
         }
@@ -274,9 +283,14 @@ mod tests {
         assert!(denials.is_first(org(2), "key".into(), now.plus(HOUR)));
         assert!(!denials.is_first(org(2), "key".into(), now.plus(HOUR)));
         assert!(denials.is_first(org(2), "key".into(), now.plus(3 * HOUR)));
-        for number in 0..2 * MAX_DENIALS_PER_ORG {
-            denials.is_first(org(3), number.to_string(), now.plus(3 * HOUR));
+        for (of, number) in (3..=MAX_DENIALS / MAX_DENIALS_PER_ORG + 3)
+            .flat_map(|of| (0..MAX_DENIALS_PER_ORG).map(move |number| (of, number)))
+        {
+            denials.is_first(org(of as u128), number.to_string(), now.plus(3 * HOUR));
         }
-        assert_eq!(denials.len, MAX_DENIALS_PER_ORG + 1, "those that are over are removed");
+        assert!(!denials.by_org.contains_key(&org(1)), "those that are over are removed");
+        assert_eq!(denials.len, MAX_DENIALS);
+        let kept: usize = denials.by_org.values().map(HashMap::len).sum();
+        assert_eq!(kept, MAX_DENIALS);
     }
 }
