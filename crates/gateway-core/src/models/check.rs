@@ -12,6 +12,8 @@ use crate::route::MAX_RETRIES;
 const MAX_WEIGHT: u32 = 1_000;
 const MAX_TIMEOUT_MS: u64 = 86_400_000;
 const MAX_CONDITIONS: usize = 50;
+/// Patterns in the conditions of one list.
+const MAX_PATTERNS: usize = 5;
 const MAX_FIELDS: usize = 50;
 const MAX_DESCRIPTION: usize = 1_000;
 const MAX_ID: usize = 64;
@@ -254,13 +256,20 @@ fn check_conditions(at: &str, strategy: &Strategy, targets: &[Target]) -> Checke
         return malformed(field, format!("must have 1 to {MAX_CONDITIONS} conditions"));
     }
     let is_target = |id: &str| targets.iter().any(|target| target.id() == id);
+    let mut patterns = 0;
     for (index, condition) in conditions.iter().enumerate() {
         if !is_target(&condition.then) {
             return unroutable(format!("{field}[{index}].then"), "names no target of this list");
         }
-        if let Err((query_field, why)) = Query::parse(&condition.query) {
-            let dot = if query_field.is_empty() { "" } else { "." };
-            return unroutable(format!("{field}[{index}].query{dot}{query_field}"), why);
+        match Query::parse(&condition.query) {
+            Ok(query) => patterns += query.patterns(),
+            Err((query_field, why)) => {
+                let dot = if query_field.is_empty() { "" } else { "." };
+                return unroutable(format!("{field}[{index}].query{dot}{query_field}"), why);
+            }
+        }
+        if patterns > MAX_PATTERNS {
+            return malformed(field, format!("must have at most {MAX_PATTERNS} patterns ($regex) together"));
         }
     }
     match &strategy.default {

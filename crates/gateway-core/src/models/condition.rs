@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 
 const MAX_QUERY_DEPTH: usize = 8;
 const MAX_REGEX_BYTES: usize = 512;
-/// The size of a compiled pattern. Matching takes linear time.
-const MAX_REGEX_SIZE: usize = 1 << 20;
+/// The size of a compiled pattern, and of what matching keeps. Compiled models are held in memory.
+const MAX_REGEX_SIZE: usize = 100 << 10;
+/// A longer text does not match: requests are matched on their way, and the time grows with text and pattern.
+const MAX_MATCHED_BYTES: usize = 4 << 10;
 /// Headers whose values no condition may depend on, because they are credentials.
 const SECRET_HEADERS: [&str; 3] = ["x-api-key", "x-goog-api-key", "x-amz-security-token"];
 
@@ -125,6 +127,14 @@ impl Query {
             Self::All(parts) => parts.iter().all(|part| part.matches(facts)),
             Self::Any(parts) => parts.iter().any(|part| part.matches(facts)),
             Self::Compare(field, operator) => operator.holds(field.of(facts).as_ref()),
+        }
+    }
+
+    /// How many patterns it has.
+    pub(super) fn patterns(&self) -> usize {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::patterns).sum(),
+            Self::Compare(_, operator) => usize::from(matches!(operator, Operator::Matches(_))),
         }
     }
 
@@ -269,7 +279,7 @@ impl Operator {
             Self::In(list) => value.is_some_and(|value| list.iter().any(|item| value.equals(item))),
             Self::NotIn(list) => !value.is_some_and(|value| list.iter().any(|item| value.equals(item))),
             Self::Matches(regex) => match value {
-                Some(Scalar::Text(text)) => regex.is_match(text),
+                Some(Scalar::Text(text)) => text.len() <= MAX_MATCHED_BYTES && regex.is_match(text),
                 Some(Scalar::Number(number)) => regex.is_match(&number.to_string()),
                 Some(Scalar::Flag(flag)) => regex.is_match(&flag.to_string()),
                 None => false,
@@ -281,6 +291,6 @@ impl Operator {
 fn pattern(operand: &Value) -> Result<Regex, String> {
     let text = operand.as_str().filter(|text| text.len() <= MAX_REGEX_BYTES);
     let text = text.ok_or_else(|| format!("must be a pattern of at most {MAX_REGEX_BYTES} bytes"))?;
-    let built = RegexBuilder::new(text).size_limit(MAX_REGEX_SIZE).build();
+    let built = RegexBuilder::new(text).size_limit(MAX_REGEX_SIZE).dfa_size_limit(MAX_REGEX_SIZE).build();
     built.map_err(|error| format!("is not a valid pattern: {error}"))
 }

@@ -1,3 +1,5 @@
+//! Tests of definitions: checks, compiled routes, conditions and edits, over tables and random values.
+
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as Generator;
 use serde_json::{Value, json};
@@ -475,4 +477,14 @@ proptest! {
             prop_assert!(*key == set || edited[key] == *value);
         }
     }
+}
+
+#[test]
+fn patterns_are_bounded_in_size_and_counted() {
+    let query = |value: Value| value.as_object().unwrap().clone();
+    let parsed = |value: Value| condition::Query::parse(&query(value));
+    assert!(parsed(json!({"user": {"$regex": "\\w{500}"}})).is_err(), "the compiled pattern is too large");
+    assert!(parsed(json!({"user": {"$regex": "^\\w+@\\w+$"}})).is_ok());
+    let both = parsed(json!({"$or": [{"user": {"$regex": "a"}}, {"path": {"$regex": "b"}}, {"path": "c"}]}));
+    assert_eq!(both.unwrap().patterns(), 2);
 }
