@@ -22,6 +22,10 @@ pub(crate) enum ProcessRole {
     Siege(SiegeOptions),
     /// What an audit entry costs on SQLite, and how fast a chain is verified
     Audit(AuditOptions),
+    /// What it costs to store log rows: CPU, rows per second and bytes on disk
+    Rows(RowsOptions),
+    /// How long the queries of the log take on many rows
+    Queries(QueriesOptions),
     #[command(hide = true)]
     Attack(AttackOptions),
     #[command(hide = true)]
@@ -139,6 +143,73 @@ pub(crate) struct AuditOptions {
     /// Exit with status 2 when a target is missed
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct RowsOptions {
+    /// Rows to store
+    #[arg(long, default_value_t = 40_000)]
+    pub(crate) rows: usize,
+    /// Rows in one transaction; the gateway stores 1,000 under load and indexes their words later
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) batch: usize,
+    /// Nodes that store rows at the same time (PostgreSQL)
+    #[arg(long, default_value_t = 1)]
+    pub(crate) nodes: usize,
+    /// Only these texts
+    #[arg(long)]
+    pub(crate) texts: Option<CorpusChoice>,
+    /// Measure on this PostgreSQL database, which must be empty and on this machine
+    #[arg(long)]
+    pub(crate) postgres: Option<String>,
+    /// Directory for the database, on the disk to be measured [default: the system's]
+    #[arg(long)]
+    pub(crate) work_dir: Option<PathBuf>,
+    /// Exit with status 2 when a target is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct QueriesOptions {
+    /// Rows to store first
+    #[arg(long, default_value_t = 200_000)]
+    pub(crate) rows: usize,
+    /// How often each query is asked
+    #[arg(long, default_value_t = 100)]
+    pub(crate) repeats: usize,
+    /// Measure on this PostgreSQL database, which must be empty
+    #[arg(long)]
+    pub(crate) postgres: Option<String>,
+    /// Directory for the database, on the disk to be measured [default: the system's]
+    #[arg(long)]
+    pub(crate) work_dir: Option<PathBuf>,
+    /// Exit with status 2 when a target is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+impl RowsOptions {
+    pub(crate) fn texts(&self) -> Vec<CorpusChoice> {
+        self.texts.map_or_else(|| vec![CorpusChoice::Short, CorpusChoice::Ordinary], |one| vec![one])
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CorpusChoice {
+    /// One sentence, repeated: few distinct words
+    Short,
+    /// Conversations with ordinary language, code, JSON and other scripts
+    Ordinary,
+}
+
+impl CorpusChoice {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Ordinary => "ordinary",
+        }
+    }
 }
 
 #[derive(Args)]

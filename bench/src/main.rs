@@ -19,6 +19,7 @@ mod audit;
 mod bench;
 mod chaos_provider;
 mod cli;
+mod corpus;
 mod error;
 mod exchange;
 mod gateway;
@@ -30,9 +31,11 @@ mod nginx;
 mod pinning;
 mod process;
 mod procfs;
+mod queries;
 mod report;
 mod request;
 mod responses;
+mod rows;
 mod scenarios;
 mod siege;
 mod stats;
@@ -47,8 +50,15 @@ use clap::Parser;
 use crate::cli::{Cli, ProcessRole};
 use crate::error::{BenchError, BenchResult, StopFlag};
 
-/// How long the measurement of the audit log may take.
-const AUDIT_LIMIT: Duration = Duration::from_secs(600);
+/// The allocator of the gateway: what is measured in this process costs the same there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long a measurement of the store may take.
+const STORE_LIMIT: Duration = Duration::from_secs(600);
+
+/// Ten million rows take a while to store.
+const QUERIES_LIMIT: Duration = Duration::from_secs(3_600);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -62,7 +72,15 @@ fn main() -> ExitCode {
         }
         Some(ProcessRole::Audit(options)) => {
             let options = options.clone();
-            run_until_stopped(AUDIT_LIMIT, move |stop| audit::run(&options, &stop))
+            run_until_stopped(STORE_LIMIT, move |stop| audit::run(&options, &stop))
+        }
+        Some(ProcessRole::Rows(options)) => {
+            let options = options.clone();
+            run_until_stopped(STORE_LIMIT, move |stop| rows::run(&options, &stop))
+        }
+        Some(ProcessRole::Queries(options)) => {
+            let options = options.clone();
+            run_until_stopped(QUERIES_LIMIT, move |stop| queries::run(&options, &stop))
         }
         None => {
             let limit = Duration::from_secs(cli.options.max_seconds);

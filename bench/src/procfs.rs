@@ -86,6 +86,11 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
     found
 }
 
+/// The process that started this one.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    stat_fields(pid)?.get(1)?.parse().ok()
+}
+
 pub(crate) fn status_line(name: &str) -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())

@@ -11,6 +11,10 @@ const TEXT: &str = "Summarise the following notes in three sentences for a reade
 
 /// A chat completion with a body of exactly `body_bytes` bytes, in the field order of the Python SDK.
 pub(crate) fn chat(body_bytes: usize, script: ResponseScript, gateway_key: &str) -> Vec<u8> {
+    post("/v1/chat/completions", gateway_key, &chat_body(body_bytes, script)).into_bytes()
+}
+
+pub(crate) fn chat_body(body_bytes: usize, script: ResponseScript) -> String {
     let body = |text: &str| {
         let stream = if script.chunks > 0 { ",\"stream\":true" } else { "" };
         format!(
@@ -23,7 +27,7 @@ pub(crate) fn chat(body_bytes: usize, script: ResponseScript, gateway_key: &str)
     let wanted = body_bytes.saturating_sub(body("").len());
     let mut text = TEXT.repeat(wanted / TEXT.len());
     text.push_str(&"x".repeat(wanted - text.len()));
-    post("/v1/chat/completions", gateway_key, &body(&text)).into_bytes()
+    body(&text)
 }
 
 pub(crate) fn post(path: &str, gateway_key: &str, body: &str) -> String {

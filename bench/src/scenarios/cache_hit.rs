@@ -1,7 +1,7 @@
 //! Cost of a cache hit compared with a forwarded request, and cost of a fallback chain whose first target succeeds.
 
-use crate::bench::{Bench, Load, Measured, Pair};
-use crate::cli::LoadMode;
+use super::in_turn;
+use crate::bench::{Bench, Measured, Pair};
 use crate::error::{BenchError, BenchResult};
 use crate::http_client;
 use crate::report::{Goal, Row, Section};
@@ -21,32 +21,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
         request::with_headers(&without_sequence_number(&forwarded), CACHE),
         request::with_headers(&forwarded, CHAIN),
     ];
-    let mut runs: [Vec<Measured>; 3] = Default::default();
-    for round in 0..bench.rounds {
-        let mut order: Vec<_> = requests.iter().zip(&mut runs).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for (request, runs) in order {
-            let load = Load {
-                mode: LoadMode::Closed,
-                request,
-                lengths: ResponseScript::default().lengths(),
-                connections: bench.options.connections,
-                rate: 0,
-                requests: 0,
-            };
-            let measured = bench.measure(&pair.gateway.target(), &load)?;
-            eprintln!(
-                "    round {} {:8.0}/s  CPU {:6.1} us",
-                round + 1,
-                measured.rate(),
-                measured.cpu_per_answer()
-            );
-            runs.push(measured);
-        }
-    }
-    let [forwarded, hits, chained] = runs;
+    let [forwarded, hits, chained] = in_turn(bench, &pair, [&requests[0], &requests[1], &requests[2]])?;
     let made: f64 = hits.iter().map(|run| run.load.total).sum();
     let found = hits_counted(&pair)?;
     if found + 1.0 < made {

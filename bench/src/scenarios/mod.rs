@@ -10,6 +10,7 @@ mod export;
 mod fixed_rate;
 mod import;
 mod memory;
+mod named_models;
 mod open_streams;
 mod saturation;
 mod startup;
@@ -17,9 +18,11 @@ mod streams;
 mod translation;
 mod usage;
 
-use crate::bench::{Bench, Load, Measured};
+use crate::bench::{Bench, Load, Measured, Pair};
+use crate::cli::LoadMode;
 use crate::error::{BenchError, BenchResult};
 use crate::report::{Comparison, Row, Section};
+use crate::responses::ResponseScript;
 use crate::stats::Spread;
 use crate::target::{Target, TargetKind};
 
@@ -29,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> BenchResult<Section>,
 }
 
-const SCENARIOS: [Scenario; 14] = [
+const SCENARIOS: [Scenario; 15] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -44,6 +47,7 @@ const SCENARIOS: [Scenario; 14] = [
     Scenario { id: "l", name: "translation", run: translation::run },
     Scenario { id: "m", name: "export", run: export::run },
     Scenario { id: "n", name: "usage", run: usage::run },
+    Scenario { id: "o", name: "named models", run: named_models::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> BenchResult<Vec<&'static Scenario>> {
@@ -86,6 +90,40 @@ fn rounds(bench: &Bench, targets: &[Target], load: &Load<'_>) -> BenchResult<Run
                 measured.cpu_per_answer(),
             );
             runs.of(target.kind).push(measured);
+        }
+    }
+    Ok(runs)
+}
+
+/// Saturates one gateway with several requests in turn, in reverse order in every second round.
+fn in_turn<const N: usize>(
+    bench: &Bench,
+    pair: &Pair,
+    requests: [&Vec<u8>; N],
+) -> BenchResult<[Vec<Measured>; N]> {
+    let mut runs = [const { Vec::new() }; N];
+    for round in 0..bench.rounds {
+        let mut order: Vec<_> = requests.iter().zip(&mut runs).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for (request, runs) in order {
+            let load = Load {
+                mode: LoadMode::Closed,
+                request,
+                lengths: ResponseScript::default().lengths(),
+                connections: bench.options.connections,
+                rate: 0,
+                requests: 0,
+            };
+            let measured = bench.measure(&pair.gateway.target(), &load)?;
+            eprintln!(
+                "    round {} {:8.0}/s  CPU {:6.1} us",
+                round + 1,
+                measured.rate(),
+                measured.cpu_per_answer()
+            );
+            runs.push(measured);
         }
     }
     Ok(runs)
@@ -236,7 +274,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefghijklmn");
+        assert_eq!(ids(&[]).unwrap(), "abcdefghijklmno");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }
