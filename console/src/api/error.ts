@@ -5,6 +5,8 @@ export class ApiError extends Error {
   readonly requestId: string | null
   /** Seconds to wait before a retry, from the `Retry-After` header. */
   readonly retryAfter: number | null
+  /** The log row of a failed model call. */
+  readonly logId: number | null
   /** Error messages by field name. */
   readonly fields: Record<string, string>
   /** The whole error body, e.g. invalid import rows, line and column, or missing variables. */
@@ -17,8 +19,8 @@ export class ApiError extends Error {
     this.status = status
     this.code = firstString(body['code'], body['error_code']) ?? 'unknown'
     this.requestId = headers?.get('x-request-id') ?? null
-    const seconds = Number(headers?.get('retry-after') ?? Number.NaN)
-    this.retryAfter = Number.isFinite(seconds) ? seconds : null
+    this.retryAfter = numberOf(headers?.get('retry-after'))
+    this.logId = numberOf(headers?.get('x-gateway-log-id'))
     this.fields = parseFieldErrors(text)
     this.details = body
   }
@@ -45,12 +47,17 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+function numberOf(header: string | null | undefined): number | null {
+  const number = Number(header ?? Number.NaN)
+  return Number.isFinite(number) ? number : null
+}
+
 function firstString(...candidates: unknown[]): string | null {
   return candidates.find((candidate): candidate is string => typeof candidate === 'string' && candidate !== '') ?? null
 }
 
-/** The server prefixes a message with the field name: `email: must be an email address`. */
+/** The server prefixes a message with the field: `email: must be an email address`, `query.metadata.plan.$in: must be a list`. */
 function parseFieldErrors(message: string): Record<string, string> {
-  const match = /^([a-z_][\w.[\]]*): (.+)$/s.exec(message)
+  const match = /^([a-z_][\w.$[\]-]*): (.+)$/s.exec(message)
   return match?.[1] && match[2] ? { [match[1]]: match[2] } : {}
 }

@@ -2,6 +2,7 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { oneOf, text, type RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'
+import { readModelSearch, readModelsSearch, type ModelSearch, type ModelsSearch } from './connect/models/search'
 
 const keysRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -14,6 +15,28 @@ const providersRoute = createRoute({
   path: '/providers',
   component: lazyRouteComponent(() => import('./connect/providers/Providers'), 'Providers'),
   validateSearch: (search: RawSearch): { q?: string } => ({ q: text(search['q']) }),
+})
+const modelsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/models',
+  component: lazyRouteComponent(() => import('./connect/models/Models'), 'Models'),
+  validateSearch: (search: RawSearch): ModelsSearch => readModelsSearch(search),
+})
+const newModelRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/models/new',
+  component: lazyRouteComponent(() => import('./connect/models/NewModel'), 'NewModel'),
+})
+const modelRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/models/$modelId',
+  component: lazyRouteComponent(() => import('./connect/models/ModelPage'), 'ModelPage'),
+  validateSearch: (search: RawSearch): ModelSearch => readModelSearch(search),
+})
+const importRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/import',
+  component: lazyRouteComponent(() => import('./connect/import/Import'), 'Import'),
 })
 const webhooksRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -44,4 +67,4 @@ const exportsRoute = createRoute({
   component: lazyRouteComponent(() => import('./connect/exports/Exports'), 'Exports'),
 })
 
-export const connectRoutes = [keysRoute, providersRoute, webhooksRoute, webhookRoute, exportsRoute] as const
+export const connectRoutes = [keysRoute, providersRoute, modelsRoute, newModelRoute, modelRoute, importRoute, webhooksRoute, webhookRoute, exportsRoute] as const

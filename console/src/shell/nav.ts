@@ -1,5 +1,5 @@
 /** Navigation entries and their keyboard shortcuts. */
-import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FlaskConical, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, type LucideIcon } from 'lucide-react'
+import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
 
 export interface NavItem {
   to: string
@@ -38,9 +38,11 @@ export const NAV: readonly NavGroup[] = [
     name: 'Connect',
     items: [
       { to: '/providers', name: 'Providers', icon: Plug },
+      { to: '/models', name: 'Models', icon: Waypoints, key: 'm' },
       { to: '/keys', name: 'Keys', icon: KeyRound, key: 'k' },
       { to: '/webhooks', name: 'Webhooks', icon: Send },
       { to: '/exports', name: 'Exports', icon: Share2 },
+      { to: '/import', name: 'Import', icon: FileInput },
     ],
   },
   {

@@ -1,9 +1,11 @@
-/** Organization settings: name, log retention, plan and deletion. */
+/** Organization settings: name, log retention, default provider, plan and deletion. */
 import { api } from '@/api/client'
 import { useMe } from '@/api/me'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { CopyButton, ErrorPanel, Page, Section, SkeletonCards } from '@/ui'
+import { CacheSettings } from './settings/CacheSettings'
+import { DefaultProvider } from './settings/DefaultProvider'
 import { DeleteOrg } from './settings/DeleteOrg'
 import { LogSettings } from './settings/LogSettings'
 import { NameForm } from './settings/NameForm'
@@ -44,6 +46,12 @@ export function Settings() {
           <div className="flex min-w-0 flex-col gap-4">
             <Section title="Logs">
               <LogSettings key={JSON.stringify(org.settings)} org={org} />
+            </Section>
+            <Section title="Requests without a provider">
+              <DefaultProvider key={org.settings.default_provider} org={org} />
+            </Section>
+            <Section title="Prompt caching">
+              <CacheSettings key={JSON.stringify(org.settings)} org={org} />
             </Section>
             <Section title="Delete the organization" className="border-err/40">
               <DeleteOrg org={org} />

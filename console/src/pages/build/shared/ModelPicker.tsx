@@ -1,5 +1,6 @@
 import { useId } from 'react'
 import { api } from '@/api/client'
+import { useMe } from '@/api/me'
 import { money } from '@/lib/format'
 import { Field, Input, Select } from '@/ui'
 
@@ -11,14 +12,20 @@ interface ModelPickerProps {
   quiet?: boolean
 }
 
-/** Selects a provider and a model; unlisted models can be typed. */
+/** The provider whose models are the named models of the organization. */
+const AUTO = 'auto'
+
+/** Selects a provider and a model, or a named model; unlisted models can be typed. */
 export function ModelPicker({ provider, model, onChange, quiet }: ModelPickerProps) {
   const list = useId()
   const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
-  const known = providers.data?.providers ?? []
+  const { orgId } = useMe()
+  const named = api.useQuery('get', '/api/v1/orgs/{orgId}/models', { params: { path: { orgId }, query: { limit: 200 } } }, { staleTime: 60_000 })
+  const aliases = (named.data?.models ?? []).filter((one) => one.enabled && !one.name.endsWith('*')).map((one) => ({ id: one.name, input_per_mtok: null, output_per_mtok: null }))
+  const known = [...(aliases.length > 0 ? [{ name: AUTO, configured: true, models: aliases }] : []), ...(providers.data?.providers ?? [])]
   const chosen = known.find((one) => one.name === provider)
   const price = chosen?.models.find((one) => one.id === model)
-  const sorted = known.toSorted((a, b) => Number(b.configured) - Number(a.configured) || a.name.localeCompare(b.name))
+  const sorted = known.toSorted((a, b) => Number(b.name === AUTO) - Number(a.name === AUTO) || Number(b.configured) - Number(a.configured) || a.name.localeCompare(b.name))
   const names = sorted.some((one) => one.name === provider) || provider === '' ? sorted : [{ name: provider, configured: true }, ...sorted]
   return (
     <div className="grid grid-cols-[minmax(0,2fr)_minmax(0,3fr)] gap-2">
@@ -26,7 +33,7 @@ export function ModelPicker({ provider, model, onChange, quiet }: ModelPickerPro
         <Select
           value={provider}
           onChange={(event) => onChange(event.target.value, known.find((one) => one.name === event.target.value)?.models[0]?.id ?? '')}
-          options={names.map((one) => ({ value: one.name, label: one.configured ? one.name : `${one.name} (no credential)` }))}
+          options={names.map((one) => ({ value: one.name, label: one.name === AUTO ? 'named model' : one.configured ? one.name : `${one.name} (no credential)` }))}
         />
       </Field>
       <Field label="Model" quiet={quiet}>

@@ -51,7 +51,7 @@ export function VersionRail({ versions, error, onRetry, shown, latest, onShow, o
                   {version === latest && <Badge tone="accent">latest</Badge>}
                   {note}
                   <span className="min-w-0 flex-1 truncate text-right text-xs text-muted" title={time(at, zone, 'full')}>
-                    {ago(at, now)}
+                    {ago(at, Math.max(now, Date.parse(at)))}
                     {by !== null && by === me.userId && ', you'}
                   </span>
                 </button>

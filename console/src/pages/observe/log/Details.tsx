@@ -18,6 +18,7 @@ export function Details({ log }: { log: LogDetail }) {
     ['Time', time(log.created_at, zone, 'full')],
     ['Call', `${log.method} ${log.path}`],
     ['Source', log.source],
+    ...(log.compat ? [['Client of', log.compat] as [string, ReactNode]] : []),
     ['Level', log.level],
     ['Error', log.error_code],
     ['Key', log.key_id && (key ? `${key.name} (${key.key_prefix}…)` : log.key_id), log.key_id ?? undefined],

@@ -11,18 +11,19 @@ export function SummaryStats({ range }: { range: Range }) {
   const now = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { from, to } } }, pollingOptions())
   const previousQuery = api.useQuery('get', '/api/v1/usage/summary', { params: { query: before } }, { staleTime: 60_000, placeholderData: (before) => before })
   if (now.isError) return <ErrorPanel error={now.error} what="the totals" onRetry={() => void now.refetch()} />
-  if (!now.data) return <SkeletonCards cards={6} className="h-[92px]" />
+  if (!now.data) return <SkeletonCards cards={7} className="h-[92px]" />
   const sums = now.data
   const previous = previousQuery.data
   const share = (part: number, whole: number) => (whole === 0 ? null : part / whole)
   const errors = share(sums.errors, sums.requests)
   return (
-    <div className="grid grid-cols-2 gap-3 sm:grid-cols-3 xl:grid-cols-6">
+    <div className="grid grid-cols-2 gap-3 sm:grid-cols-3 xl:grid-cols-7">
       <Stat label="Requests" value={compact(sums.requests)} change={relativeChange(sums, previous, (one) => one.requests)} />
       <Stat label="Error rate" value={percent(errors)} more="bad" change={relativeChange(sums, previous, (one) => share(one.errors, one.requests))} note={sums.errors > 0 ? plural(sums.errors, 'error') : undefined} />
       <Stat label="Cost" value={money(sums.cost_usd)} more="bad" change={relativeChange(sums, previous, (one) => one.cost_usd)} note={sums.unpriced > 0 ? `${compact(sums.unpriced)} without a price` : undefined} />
       <Stat label="Latency, p95" value={duration(sums.p95_ms)} more="bad" change={relativeChange(sums, previous, (one) => one.p95_ms)} note={`p50 ${duration(sums.p50_ms)}`} />
       <Stat label="Tokens" value={compact(sums.total_tokens)} change={relativeChange(sums, previous, (one) => one.total_tokens)} />
+      <Stat label="Saved by prompt caching" value={money(sums.cache_saved_usd)} more="good" change={relativeChange(sums, previous, (one) => one.cache_saved_usd)} note={sums.prompt_cache_pauses.length > 0 ? `paused for ${plural(sums.prompt_cache_pauses.length, 'key')}` : undefined} />
       <Stat label="From the cache" value={percent(share(sums.cache_hits, sums.requests))} more="good" change={relativeChange(sums, previous, (one) => share(one.cache_hits, one.requests))} />
     </div>
   )

@@ -82,9 +82,9 @@ function Totals({ rows }: { rows: readonly Schemas['BreakdownRow'][] | null }) {
 }
 
 function csvOf(rows: readonly Schemas['BreakdownRow'][], by: Group): string {
-  const header = [by, 'name', 'requests', 'errors', 'error_share', 'prompt_tokens', 'completion_tokens', 'total_tokens', 'cost_usd', 'unpriced', 'cache_hits', 'p50_ms', 'p95_ms']
+  const header = [by, 'name', 'requests', 'errors', 'error_share', 'prompt_tokens', 'completion_tokens', 'total_tokens', 'cost_usd', 'unpriced', 'cache_hits', 'cached_tokens', 'cache_write_tokens', 'cache_saved_usd', 'p50_ms', 'p95_ms']
   return toCsv(
     header,
-    rows.map((row) => [row.key, row.name, row.requests, row.errors, percent(row.requests === 0 ? null : row.errors / row.requests), row.prompt_tokens, row.completion_tokens, row.total_tokens, row.cost_usd, row.unpriced, row.cache_hits, row.p50_ms, row.p95_ms]),
+    rows.map((row) => [row.key, row.name, row.requests, row.errors, percent(row.requests === 0 ? null : row.errors / row.requests), row.prompt_tokens, row.completion_tokens, row.total_tokens, row.cost_usd, row.unpriced, row.cache_hits, row.cached_tokens, row.cache_write_tokens, row.cache_saved_usd, row.p50_ms, row.p95_ms]),
   )
 }

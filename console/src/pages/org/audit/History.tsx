@@ -10,7 +10,7 @@ import { ChangeList, type Entry } from './ChangeList'
 import { actionInWords } from './words'
 
 interface Target {
-  type: 'key' | 'prompt' | 'member'
+  type: 'key' | 'prompt' | 'member' | 'model'
   id: string
 }
 

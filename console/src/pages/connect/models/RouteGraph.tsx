@@ -1,0 +1,99 @@
+import type { ReactNode } from 'react'
+import { colorOf } from '@/charts/colors'
+import { percent } from '@/lib/format'
+import { describeQuery, formatRules } from './conditions'
+import { isPlace, MODES, type ModelDraft, type StrategyDraft, type TargetDraft } from './draft'
+
+/** The route of a model as a small graph: its name, the strategy, and each target with the reason why it is chosen. */
+export function RouteGraph({ draft }: { draft: ModelDraft }) {
+  return (
+    <div className="overflow-x-auto p-3" role="region" tabIndex={0} aria-label="Route">
+      <div className="flex w-max min-w-full items-center">
+        <Node>
+          <code className="font-medium">{draft.name || 'name'}</code>
+        </Node>
+        <Branch strategy={draft.strategy} targets={draft.targets} />
+      </div>
+    </div>
+  )
+}
+
+function Branch({ strategy, targets }: { strategy: StrategyDraft; targets: readonly TargetDraft[] }) {
+  return (
+    <>
+      <Line />
+      <span className="rounded-full bg-accent-soft px-2 text-xs leading-5 font-medium whitespace-nowrap text-accent">{MODES[strategy.mode].name.toLowerCase()}</span>
+      <Line />
+      <ol className="grid grid-cols-[auto_auto_auto] gap-y-1.5 border-l border-line-strong py-0.5">
+        {targets.map((target, index) => (
+          <li key={target.key} className="col-span-3 grid grid-cols-subgrid items-center">
+            <Line />
+            <span className="px-2 text-xs whitespace-nowrap text-muted">{reasonOf(strategy, targets, index)}</span>
+            <span className="flex items-center">
+              <Node color={target.group ? undefined : colorOf(target.provider)}>{target.group ? <span className="text-muted">{isPlace(target.id) || target.id === '' ? 'group' : target.id}</span> : <TargetName target={target} />}</Node>
+              {target.group && <Branch strategy={target.group.strategy} targets={target.group.targets} />}
+            </span>
+          </li>
+        ))}
+      </ol>
+    </>
+  )
+}
+
+function TargetName({ target }: { target: TargetDraft }) {
+  if (target.provider === '') return <span className="text-muted">no provider yet</span>
+  return (
+    <code>
+      {target.provider}/{target.model || '…'}
+    </code>
+  )
+}
+
+const Line = () => <span className="h-px w-4 shrink-0 bg-line-strong" aria-hidden />
+
+const Node = ({ children, color }: { children: ReactNode; color?: string | undefined }) => (
+  <span className="flex items-center gap-2 rounded-sm border border-line bg-surface px-2 py-1 whitespace-nowrap">
+    {color && <span className="size-2 rounded-full" style={{ background: color }} aria-hidden />}
+    {children}
+  </span>
+)
+
+/** When a target is used: `1.`, `70%`, `if user is anna`, `after: input too long`. */
+function reasonOf(strategy: StrategyDraft, targets: readonly TargetDraft[], index: number): string {
+  const target = targets[index]
+  if (!target) return ''
+  if (target.when !== '') return target.when === 'context' ? 'if the input is too long' : 'if the content filter refuses'
+  const ordinary = targets.filter((other) => other.when === '')
+  switch (strategy.mode) {
+    case 'weighted': {
+      const sum = ordinary.reduce((total, other) => total + weightOf(other), 0)
+      return weightOf(target) === 0 ? 'after the others' : percent(weightOf(target) / sum)
+    }
+    case 'conditional': {
+      const conditions = strategy.conditions.filter((condition) => condition.then === target.id && target.id !== '')
+      const reasons = [...conditions.map((condition) => `if ${shorten(describeQuery(condition.rules ? formatRules(condition.rules) : parse(condition.json)))}`), ...(strategy.default === target.id && target.id !== '' ? ['else'] : [])]
+      return reasons.join(', or ') || 'never'
+    }
+    case 'order':
+      return `${ordinary.indexOf(target) + 1}.`
+    default:
+      return ''
+  }
+}
+
+function weightOf(target: TargetDraft): number {
+  const weight = target.weight.trim() === '' ? 1 : Number(target.weight)
+  return Number.isFinite(weight) && weight > 0 ? weight : 0
+}
+
+function parse(json: string): Record<string, unknown> {
+  try {
+    return JSON.parse(json) as Record<string, unknown>
+  } catch {
+    return {}
+  }
+}
+
+function shorten(text: string): string {
+  return text.length > 48 ? `${text.slice(0, 47)}…` : text
+}
