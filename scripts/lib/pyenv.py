@@ -1,6 +1,6 @@
-"""The Python environment of the tests, below the target directory.
+"""The Python environments of the tests, below the target directory.
 
-It is made once and then kept until the pinned packages, the interpreter or the place change.
+Each is made once and then kept until the pinned packages, the interpreter or the place change.
 """
 
 import fcntl
@@ -15,12 +15,32 @@ from pathlib import Path
 import apt
 
 ROOT = Path(__file__).resolve().parents[2]
-PINS = [ROOT / "scripts" / "requirements.txt", ROOT / "scripts" / "constraints.txt"]
+SCRIPTS = ROOT / "scripts"
 OLDEST = (3, 11)
 PIP_TRIES = 3
 HELP = (
     f"the tests need Python {OLDEST[0]}.{OLDEST[1]} or later with its venv module: "
     "Debian/Ubuntu `apt-get install python3-venv`, elsewhere `python3 -m pip install --user virtualenv`"
+)
+
+
+class Environment:
+    """A directory below the target directory, the files with its packages, and how pip is called."""
+
+    def __init__(self, directory, files, arguments):
+        self.directory, self.files, self.arguments = directory, files, arguments
+
+
+TESTS = Environment(
+    "venv",
+    [SCRIPTS / "requirements.txt", SCRIPTS / "constraints.txt"],
+    ["-r", str(SCRIPTS / "requirements.txt"), "-c", str(SCRIPTS / "constraints.txt")],
+)
+# The list is complete, so nothing is resolved. Only what LiteLLM loads is compiled, when it does.
+LITELLM = Environment(
+    "venv-litellm",
+    [SCRIPTS / "litellm.txt"],
+    ["--no-deps", "--no-compile", "-r", str(SCRIPTS / "litellm.txt")],
 )
 
 
@@ -32,21 +52,21 @@ def target_directory():
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").absolute()
 
 
-def ensure(say):
+def ensure(say, environment=TESTS):
     """Returns the directory of the environment's programs. Creates the environment if it is missing or out of date."""
     target = target_directory()
     target.mkdir(parents=True, exist_ok=True)
-    venv = target / "venv"
+    venv = target / environment.directory
     interpreter = find_interpreter()
-    stamp, key = venv / "stamp", key_of(venv, interpreter)
-    with open(target / "venv.lock", "w") as lock:
+    stamp, key = venv / "stamp", key_of(venv, interpreter, environment)
+    with open(target / f"{environment.directory}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (stamp.exists() and stamp.read_text() == key):
             began = time.monotonic()
             say(f"making the Python environment in {venv}")
             shutil.rmtree(venv, ignore_errors=True)
             create(interpreter, venv, say)
-            install(venv, say)
+            install(venv, say, environment)
             stamp.write_text(key)
             say(f"Python environment made in {time.monotonic() - began:.0f} s")
     return venv / "bin"
@@ -67,12 +87,12 @@ def version_of(path):
     return tuple(int(number) for number in done.stdout.split()) if done.returncode == 0 else (0, 0)
 
 
-def key_of(venv, interpreter):
+def key_of(venv, interpreter, environment):
     digest = hashlib.sha256()
     for part in [
         str(venv).encode(),
         repr(version_of(interpreter)).encode(),
-        *(pin.read_bytes() for pin in PINS),
+        *(file.read_bytes() for file in environment.files),
     ]:
         digest.update(part + b"\0")
     return digest.hexdigest()
@@ -108,9 +128,9 @@ def made(interpreter, venv):
     return False
 
 
-def install(venv, say):
+def install(venv, say, environment):
     command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["-r", str(PINS[0]), "-c", str(PINS[1])]
+    command += environment.arguments
     for attempt in range(1, PIP_TRIES + 1):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode == 0:

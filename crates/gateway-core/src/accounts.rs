@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::ids::UserId;
+use crate::llm::prompt_cache::PromptCache;
 
 pub const KEY_PREFIX: &str = "sk-gateway-";
 const KEY_HEX_DIGITS: usize = 64;
@@ -33,6 +34,11 @@ pub fn hash_key(raw: &str) -> Option<KeyHash> {
     well_formed.then(|| KeyHash(Sha256::digest(raw.as_bytes()).into()))
 }
 
+/// The hash of a key that another gateway made, whatever its form.
+pub fn hash_foreign_key(raw: &str) -> KeyHash {
+    KeyHash(Sha256::digest(raw.as_bytes()).into())
+}
+
 /// Formats 32 random bytes as a raw key.
 pub fn format_key(random: &[u8; 32]) -> String {
     format!("{KEY_PREFIX}{}", hex::encode(random))
@@ -44,7 +50,7 @@ pub fn key_prefix(raw: &str) -> String {
 }
 
 /// Settings of an organization.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OrgSettings {
     /// Store request and response bodies with log rows.
@@ -59,6 +65,39 @@ pub struct OrgSettings {
     pub audit_retention_days: u32,
     /// The provider of requests without `X-Gateway-Provider`: a name, or `auto`. Null: they are refused.
     pub default_provider: Option<String>,
+    /// Marks for the prompt caches of providers, for calls of which neither a header nor a named model says it.
+    pub prompt_cache: PromptCache,
+    /// What keeps the calls of a conversation together if they have no `X-Gateway-Session`.
+    pub affinity: Affinity,
+    /// What the keys may do that members make for themselves. Null: up to the rights of the member.
+    pub self_service_keys: Option<SelfServiceKeys>,
+}
+
+/// What keeps the calls of a conversation at one target and account, so that they find its prompt cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Affinity {
+    /// Only `X-Gateway-Session`.
+    #[default]
+    Header,
+    /// Also the session that an agent names in its own way, or else how the conversation begins.
+    Auto,
+}
+
+/// The bounds of keys that members make.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct SelfServiceKeys {
+    /// The scopes that a key may have; without scopes of its own it gets all of them.
+    pub scopes: Vec<String>,
+    /// The monthly budget that each key gets.
+    #[serde(default)]
+    pub budget_usd: Option<f64>,
+    /// How many valid keys a member may have.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max: Option<u32>,
 }
 
 /// Whose reads are recorded in the audit log.
@@ -81,6 +120,9 @@ impl Default for OrgSettings {
             audit_reads: AuditReads::default(),
             audit_retention_days: 365,
             default_provider: None,
+            prompt_cache: PromptCache::default(),
+            affinity: Affinity::default(),
+            self_service_keys: None,
         }
     }
 }

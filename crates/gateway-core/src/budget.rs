@@ -170,10 +170,18 @@ pub struct Budget {
     pub soft_limit: Option<Amount>,
     pub hard_limit: Option<Amount>,
     pub unpriced: Unpriced,
+    /// What was spent elsewhere before the budget was created. It counts in the period of its creation.
+    pub opening: Amount,
     pub created_at: Timestamp,
 }
 
 impl Budget {
+    /// What counts in the current period besides the calls of this gateway.
+    pub fn opening_at(&self, now: Timestamp) -> Amount {
+        let is_first = self.period.start_of(self.created_at) == self.period.start_of(now);
+        if is_first { self.opening } else { 0 }
+    }
+
     /// Returns true if the spender's calls count against this budget.
     pub fn covers(&self, spender: &Spender) -> bool {
         match self.scope {
@@ -232,6 +240,8 @@ impl AlertKind {
     }
 }
 
+/// Every proxied request checks all budgets of its organization.
+pub const MAX_BUDGETS: i64 = 100;
 /// The highest limit of a budget, in USD.
 const MAX_LIMIT_USD: i64 = 1_000_000_000;
 /// Limits above 64 bits are stored in coarser units.

@@ -42,6 +42,8 @@ pub struct LogView {
     /// Null if the model has no price or no usage was recorded.
     pub cost_usd: Option<f64>,
     pub cache: Option<String>,
+    /// The prompt-cache marks that the gateway added to the request; null if it was not to add any.
+    cache_marks: Option<u32>,
     pub attempts: Vec<Attempt>,
     key_id: Option<KeyId>,
     app_id: Option<AppId>,
@@ -53,6 +55,9 @@ pub struct LogView {
     /// The prompt that was inserted into the request, as `namespace/slug`.
     prompt: Option<String>,
     prompt_version: Option<i64>,
+    /// The dialect of a request below `/compat`; absent for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compat: Option<String>,
     request_stored: BodyStorage,
     response_stored: BodyStorage,
     /// The first 200 characters of the last user text.
@@ -85,6 +90,7 @@ impl LogView {
             usage_estimated: row.usage_estimated,
             cost_usd: row.cost_usd.map(|cost| usd(cost_units(cost))),
             cache: row.cache.clone(),
+            cache_marks: row.cache_marks,
             attempts: row.attempts.clone(),
             key_id: row.key_id,
             app_id: row.app_id,
@@ -94,6 +100,7 @@ impl LogView {
             metadata: row.metadata.clone(),
             prompt: row.prompt.as_ref().map(|prompt| prompt.name.clone()),
             prompt_version: row.prompt.as_ref().map(|prompt| prompt.version),
+            compat: row.compat.clone(),
             request_stored: row.request_stored,
             response_stored: row.response_stored,
             preview,

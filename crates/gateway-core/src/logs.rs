@@ -141,6 +141,13 @@ pub struct LogRow {
     pub unpriced: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
+    /// The prompt-cache marks that the gateway added. `None` if it was not to add any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_marks: Option<u32>,
+    /// What the provider's prompt cache saved, which is negative if more was written than read. `None` if it was not
+    /// used, or the model has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_saved_usd: Option<Decimal>,
     pub attempts: Vec<Attempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<KeyId>,
@@ -160,6 +167,9 @@ pub struct LogRow {
     /// The W3C `traceparent` of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// The dialect of a request below `/compat`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compat: Option<String>,
     pub request_stored: BodyStorage,
     pub response_stored: BodyStorage,
     /// Bodies are stored next to the row, not in its JSON.

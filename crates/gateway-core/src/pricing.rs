@@ -141,6 +141,19 @@ pub fn cost(price: &Price, usage: &Usage) -> Option<Decimal> {
     })
 }
 
+/// What the provider's prompt cache saved on the input of a request, in USD: negative if more was written than read.
+/// `None` if the cache was not used, or there is no rate.
+pub fn cache_saving(price: &Price, usage: &Usage) -> Option<Decimal> {
+    let Usage { input, cache_read, cache_write, cache_write_1h, audio_input, .. } = *usage;
+    if [cache_read, cache_write, cache_write_1h] == [0; 3] {
+        return None;
+    }
+    let cached = Usage { input, cache_read, cache_write, cache_write_1h, audio_input, ..Usage::default() };
+    let all = [input, cache_read, cache_write, cache_write_1h].into_iter().fold(0, u64::saturating_add);
+    let uncached = Usage { input: all, audio_input, ..Usage::default() };
+    cost(price, &uncached)?.checked_sub(cost(price, &cached)?)
+}
+
 /// The base rate of input or output, and the raised rate of a long prompt.
 struct Rates {
     usual: Option<Decimal>,

@@ -91,6 +91,18 @@ impl Group {
         self.strategy == strategy || self.members.iter().any(uses)
     }
 
+    /// The place of a target in the group, and in the groups within it. None: the group does not have it.
+    pub fn path_to(&self, wanted: usize) -> Option<Vec<usize>> {
+        self.members.iter().enumerate().find_map(|(place, member)| match member {
+            Member::Target { index, .. } => (*index == wanted).then(|| vec![place]),
+            Member::Group(group) => {
+                let mut path = group.path_to(wanted)?;
+                path.insert(0, place);
+                Some(path)
+            }
+        })
+    }
+
     /// Returns the indices of the targets in the order in which they are tried. `facts` are by index; their weights are
     /// not used. Groups are ordered by their best target.
     pub fn order(&self, facts: &[TargetFacts], seed: u64) -> Vec<usize> {
@@ -298,6 +310,7 @@ mod tests {
         let inner = group(RouteStrategy::Order, 1, vec![target(2, 1), target(3, 1)]);
         let outer = group(RouteStrategy::Cheapest, 1, vec![target(0, 1), target(1, 1), Member::Group(inner)]);
         assert_eq!(outer.order(&facts, 0), [2, 3, 1, 0]);
+        assert_eq!([1, 3, 4].map(|index| outer.path_to(index)), [Some(vec![1]), Some(vec![2, 1]), None]);
         assert!(outer.uses(RouteStrategy::Order) && !outer.uses(RouteStrategy::Fastest));
         let latencies = [Some(50.0), None, Some(10.0), None]
             .map(|latency| TargetFacts { latency, ..TargetFacts::default() });

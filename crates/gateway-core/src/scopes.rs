@@ -28,7 +28,24 @@ struct Pattern {
     open: bool,
 }
 
+impl Scope {
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, _) => true,
+            (Self::Provider(bound), Self::Provider(pattern)) | (Self::Model(bound), Self::Model(pattern)) => {
+                bound.covers(pattern)
+            }
+            _ => self == other,
+        }
+    }
+}
+
 impl Pattern {
+    /// Whether it matches every name that the other matches.
+    fn covers(&self, other: &Self) -> bool {
+        if self.open { other.text.starts_with(&self.text) } else { self == other }
+    }
+
     fn parse(text: &str) -> Self {
         match text.strip_suffix('*') {
             Some(start) => Self { text: start.to_owned(), open: true },
@@ -134,6 +151,23 @@ impl Scopes {
         providers.all(|provider| self.allow(provider, Some(name)))
     }
 
+    /// Whether a key with these scopes can do nothing that one with `bounds` cannot: each scope is covered by one of the
+    /// bounds, and where the bounds name providers or models, the scopes name some too.
+    pub fn is_within(&self, bounds: &Self) -> bool {
+        if bounds.is_all() {
+            return true;
+        }
+        let names = |scopes: &Self, is_kind: fn(&Scope) -> bool| scopes.0.iter().any(is_kind);
+        let is_provider = |scope: &Scope| matches!(scope, Scope::Provider(_));
+        let is_model = |scope: &Scope| matches!(scope, Scope::Model(_));
+        let keeps = |is_kind: fn(&Scope) -> bool| {
+            bounds.reaches_all() || !names(bounds, is_kind) || !self.names_targets() || names(self, is_kind)
+        };
+        keeps(is_provider)
+            && keeps(is_model)
+            && self.0.iter().all(|scope| bounds.0.iter().any(|bound| bound.covers(scope)))
+    }
+
     /// All providers and models.
     fn reaches_all(&self) -> bool {
         self.0.iter().any(|scope| matches!(scope, Scope::All | Scope::Proxy))
@@ -216,6 +250,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn scopes_within_bounds_reach_nothing_beyond_them() {
+        let is_within = |scopes: &[&str], bounds: &[&str]| {
+            Scopes::parse(scopes).unwrap().is_within(&Scopes::parse(bounds).unwrap())
+        };
+        for (scopes, bounds, expected) in [
+            (&["*"][..], &["*"][..], true),
+            (&["proxy"], &["*"], true),
+            (&["*"], &["proxy"], false),
+            (&["proxy"], &["proxy"], true),
+            (&["model:gpt-4o"], &["model:gpt-*"], true),
+            (&["model:gpt-*"], &["model:gpt-4o"], false),
+            (&["model:*"], &["model:gpt-*"], false),
+            (&["provider:openai", "model:gpt-4o"], &["provider:openai", "model:gpt-*"], true),
+            // Without a model, all models of the provider would be allowed.
+            (&["provider:openai"], &["provider:openai", "model:gpt-*"], false),
+            (&["model:gpt-4o"], &["provider:openai", "model:gpt-*"], false),
+            (&["provider:openai"], &["provider:openai"], true),
+            (&["read"], &["proxy"], false),
+            (&["read"], &["proxy", "read"], true),
+            (&["read"], &["read", "model:a"], true),
+        ] {
+            assert_eq!(is_within(scopes, bounds), expected, "{scopes:?} within {bounds:?}");
+        }
+    }
 
     #[test]
     fn a_named_model_needs_its_name_and_all_its_providers() {

@@ -4,11 +4,11 @@
 //! A term is a run of letters and digits in lower case; each ideograph is a term of its own.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 
 use crate::json::{Escape, Segment, StringToken, segments, string_tokens};
 use crate::llm::preview::assistant_text;
-use rustc_hash::FxBuildHasher;
+use crate::word_runs::mix;
 
 /// The maximum number of distinct terms of one row.
 const MAX_TERMS: usize = 4_000;
@@ -19,87 +19,149 @@ const MAX_UNBROKEN_BYTES: usize = 512;
 
 /// The distinct terms of a search query.
 pub fn query_terms(text: &str) -> Vec<String> {
-    let mut terms = Terms::default();
+    let mut terms = Terms::with_texts();
     terms.add_text(text);
-    terms.joined.split_whitespace().map(str::to_owned).collect()
+    terms.texts.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
 /// The distinct terms of two bodies, separated by spaces. The response comes first, then the request from its end,
 /// where the newest messages of a long conversation are.
 pub fn body_terms(request: &[u8], response: &[u8], response_is_stream: bool) -> String {
-    let mut terms = Terms::default();
-    let streamed = if response_is_stream { assistant_text(response, true) } else { None };
-    match streamed {
-        Some(text) => terms.add_text(&text),
-        None => texts(&String::from_utf8_lossy(response)).iter().for_each(|text| terms.add_text(text)),
+    let mut terms = Terms::with_texts();
+    terms.add_bodies(request, response, response_is_stream);
+    terms.texts.unwrap_or_default()
+}
+
+/// Makes the hashes of the terms of bodies. Used for many bodies one after the other, it allocates little.
+#[derive(Default)]
+pub struct TermHasher(Terms);
+
+impl TermHasher {
+    /// The hashes of the distinct terms of two bodies: those of `body_terms`.
+    pub fn hashes(&mut self, request: &[u8], response: &[u8], response_is_stream: bool) -> Vec<u64> {
+        self.0.seen.clear();
+        self.0.add_bodies(request, response, response_is_stream);
+        self.0.seen.added.clone()
     }
-    texts(&String::from_utf8_lossy(request)).iter().rev().for_each(|text| terms.add_text(text));
-    terms.joined
+}
+
+/// The hash of a term in lower case. It is stored in the search index, so it must not change.
+pub fn term_hash(term: &str) -> u64 {
+    let (chunks, rest) = term.as_bytes().as_chunks::<8>();
+    let mut hash = HASH_START ^ term.len() as u64;
+    for chunk in chunks {
+        hash = add_chunk(hash, u64::from_le_bytes(*chunk));
+    }
+    // 0 is an empty place in the table of hashes.
+    if rest.is_empty() { hash.max(1) } else { add_chunk(hash, last_chunk(rest)).max(1) }
+}
+
+const HASH_START: u64 = 0x517c_c1b7_2722_0a95;
+
+/// A rotation and a multiplication by an odd number, as in FxHash, which treats eight bytes at once. Both are
+/// invertible, so that words of up to eight bytes have different hashes.
+fn add_chunk(hash: u64, chunk: u64) -> u64 {
+    (hash.rotate_left(23) ^ chunk).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Fewer than eight bytes, filled up with zeros.
+fn last_chunk(rest: &[u8]) -> u64 {
+    rest.iter().rev().fold(0, |chunk, byte| chunk << 8 | u64::from(*byte))
 }
 
 /// Collects distinct terms. Every byte of every logged body passes through here, mostly in terms that were seen before.
-/// So a term is lowercased and hashed in place, and only a new one is copied.
+/// So a term is lowercased and hashed in place, and copied only where its text is needed.
 #[derive(Default)]
 struct Terms {
-    joined: String,
-    count: usize,
-    /// Hashes of the terms. A collision would drop a term, about once in 10^12 rows.
-    seen: HashSet<u64, FxBuildHasher>,
+    seen: HashSet,
+    /// The texts of the terms, separated by spaces.
+    texts: Option<String>,
 }
 
-/// Maps an ASCII letter or digit to lower case, other ASCII to `SEPARATOR`, and everything else to `NON_ASCII`.
-const LOWERCASE: [u8; 256] = {
-    let mut lowercase = [SEPARATOR; 256];
+/// Whether a byte is an ASCII letter or digit, other ASCII, or a part of another character.
+const CLASSES: [u8; 256] = {
+    let mut classes = [SEPARATOR; 256];
     let mut byte = u8::MAX;
     while byte > 0 {
         if byte.is_ascii_alphanumeric() {
-            lowercase[byte as usize] = byte.to_ascii_lowercase();
+            classes[byte as usize] = ALPHANUMERIC;
         } else if !byte.is_ascii() {
-            lowercase[byte as usize] = NON_ASCII;
+            classes[byte as usize] = NON_ASCII;
         }
         byte -= 1;
     }
-    lowercase
+    classes
 };
 const SEPARATOR: u8 = 0;
-const NON_ASCII: u8 = 255;
+const ALPHANUMERIC: u8 = 1;
+const NON_ASCII: u8 = 2;
+/// Makes eight ASCII letters lower case and leaves digits as they are.
+const LOWERCASE: u64 = 0x2020_2020_2020_2020;
 
 impl Terms {
+    fn with_texts() -> Self {
+        Self { seen: HashSet::default(), texts: Some(String::new()) }
+    }
+
+    fn add_bodies(&mut self, request: &[u8], response: &[u8], response_is_stream: bool) {
+        let streamed = if response_is_stream { assistant_text(response, true) } else { None };
+        match streamed {
+            Some(text) => self.add_text(&text),
+            None => texts(&String::from_utf8_lossy(response)).iter().for_each(|text| self.add_text(text)),
+        }
+        texts(&String::from_utf8_lossy(request)).iter().rev().for_each(|text| self.add_text(text));
+    }
+
     fn add_text(&mut self, text: &str) {
         if text.len() > MAX_UNBROKEN_BYTES && !text.contains(char::is_whitespace) {
             return;
         }
         let bytes = text.as_bytes();
         let mut at = 0;
-        while at < bytes.len() && self.count < MAX_TERMS {
+        while at < bytes.len() && self.seen.added.len() < MAX_TERMS {
             let start = at;
-            let (mut term, mut length) = ([0; MAX_TERM_CHARS], 0);
-            let mut hash = hash_start();
-            let ends_with = loop {
-                let Some(byte) = bytes.get(at) else { break SEPARATOR };
-                let lowercase = LOWERCASE[usize::from(*byte)];
-                if lowercase == SEPARATOR || lowercase == NON_ASCII {
-                    break lowercase;
-                }
-                if let Some(slot) = term.get_mut(length) {
-                    *slot = lowercase;
-                    hash = hash_byte(hash, lowercase);
-                    length += 1;
+            let class = loop {
+                let class = bytes.get(at).map_or(SEPARATOR, |byte| CLASSES[usize::from(*byte)]);
+                if class != ALPHANUMERIC {
+                    break class;
                 }
                 at += 1;
             };
-            if ends_with == NON_ASCII {
+            if class == NON_ASCII {
                 let rest = &text[start..];
                 let run = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
                 self.add_run(&rest[..run]);
                 // Skips the character after the run, which is not a letter.
                 at = start + run + rest[run..].chars().next().map_or(0, char::len_utf8);
             } else {
-                at += 1;
-                if length > 0 && self.insert(hash) {
-                    self.joined.extend(term[..length].iter().map(|byte| char::from(*byte)));
+                if at > start {
+                    self.add_ascii(&text[start..at]);
                 }
+                at += 1;
             }
+        }
+    }
+
+    /// Adds a term of ASCII letters and digits.
+    fn add_ascii(&mut self, term: &str) {
+        let term = term.get(..MAX_TERM_CHARS).unwrap_or(term);
+        let (chunks, rest) = term.as_bytes().as_chunks::<8>();
+        let mut hash = HASH_START ^ term.len() as u64;
+        for chunk in chunks {
+            hash = add_chunk(hash, u64::from_le_bytes(*chunk) | LOWERCASE);
+        }
+        if !rest.is_empty() {
+            // The zeros after the term stay zeros.
+            let lowercase = LOWERCASE >> (8 * (8 - rest.len()));
+            hash = add_chunk(hash, last_chunk(rest) | lowercase);
+        }
+        if self.seen.insert(hash)
+            && let Some(texts) = &mut self.texts
+        {
+            if !texts.is_empty() {
+                texts.push(' ');
+            }
+            texts.extend(term.bytes().map(|byte| char::from(byte.to_ascii_lowercase())));
         }
     }
 
@@ -117,7 +179,7 @@ impl Terms {
     }
 
     fn add_term(&mut self, term: &str) {
-        if term.is_empty() || self.count >= MAX_TERMS {
+        if term.is_empty() || self.seen.added.len() >= MAX_TERMS {
             return;
         }
         // Lowercasing can produce combining marks, at which a database would split the term.
@@ -127,31 +189,77 @@ impl Terms {
             .filter(|c| c.is_alphanumeric())
             .take(MAX_TERM_CHARS)
             .collect();
-        if !lowercase.is_empty() && self.insert(lowercase.bytes().fold(hash_start(), hash_byte)) {
-            self.joined.push_str(&lowercase);
+        if !lowercase.is_empty()
+            && self.seen.insert(term_hash(&lowercase))
+            && let Some(texts) = &mut self.texts
+        {
+            if !texts.is_empty() {
+                texts.push(' ');
+            }
+            texts.push_str(&lowercase);
         }
     }
+}
 
-    /// Records the hash of a term and returns whether it is new. A separator is added before a new term.
+/// Hashes of terms, without duplicates. A collision would drop a term, about once in 10^12 rows. The table has linear
+/// probing and is at most half full; 0 is an empty place.
+struct HashSet {
+    places: Vec<u64>,
+    /// In the order in which they were added.
+    added: Vec<u64>,
+    /// Random, so that nobody can choose terms that all have the same place.
+    seed: u64,
+}
+
+impl Default for HashSet {
+    fn default() -> Self {
+        Self { places: Vec::new(), added: Vec::new(), seed: RandomState::new().hash_one(0) }
+    }
+}
+
+impl HashSet {
+    const MIN_PLACES: usize = 1 << 10;
+
+    /// Returns whether the hash is new.
     fn insert(&mut self, hash: u64) -> bool {
-        let new = self.seen.insert(hash);
-        if new {
-            self.count += 1;
-            if self.count > 1 {
-                self.joined.push(' ');
+        if self.places.len() < 2 * (self.added.len() + 1) {
+            self.grow();
+        }
+        let hash = hash.max(1);
+        if !Self::put(&mut self.places, hash, self.seed) {
+            return false;
+        }
+        self.added.push(hash);
+        true
+    }
+
+    fn put(places: &mut [u64], hash: u64, seed: u64) -> bool {
+        let mask = places.len() - 1;
+        let mut at = usize::try_from(mix(hash ^ seed) >> 40).unwrap_or_default() & mask;
+        loop {
+            match places.get_mut(at) {
+                Some(place) if *place == 0 => {
+                    *place = hash;
+                    return true;
+                }
+                Some(place) if *place == hash => return false,
+                _ => at = (at + 1) & mask,
             }
         }
-        new
     }
-}
 
-/// FNV-1a, which can hash a term byte by byte while it is lowercased.
-fn hash_start() -> u64 {
-    0xcbf2_9ce4_8422_2325
-}
+    fn grow(&mut self) {
+        let size = (2 * self.places.len()).max(Self::MIN_PLACES);
+        self.places = vec![0; size];
+        for hash in &self.added {
+            Self::put(&mut self.places, *hash, self.seed);
+        }
+    }
 
-fn hash_byte(hash: u64, byte: u8) -> u64 {
-    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    fn clear(&mut self) {
+        self.added.clear();
+        self.places.fill(0);
+    }
 }
 
 fn is_ideograph(c: char) -> bool {
@@ -214,6 +322,46 @@ mod tests {
         for name in ["messages", "content", "nline"] {
             assert!(!words.split(' ').any(|found| found == name), "{name}");
         }
+    }
+
+    fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+        values.sort_unstable();
+        values
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_terms() {
+        let request = r#"{"messages":[{"content":"Ärger über NAÏVE Größen, 日本 AND x2 x2 Donaudampfschiff 01234567 a"}]}"#;
+        let response = br#"{"text":"an answer"}"#;
+        let mut hasher = TermHasher::default();
+        // The second time with what is left of the first.
+        for _ in 0..2 {
+            let hashes = hasher.hashes(request.as_bytes(), response, false);
+            let terms = body_terms(request.as_bytes(), response, false);
+            let expected: Vec<u64> = terms.split(' ').map(term_hash).collect();
+            assert_eq!(sorted(hashes), sorted(expected));
+            hasher.hashes(b"{\"a\":\"other words\"}", b"", false);
+        }
+        assert_eq!(
+            query_terms("Größen X2").iter().map(|term| term_hash(term)).collect::<Vec<_>>(),
+            [term_hash("größen"), term_hash("x2")]
+        );
+    }
+
+    #[test]
+    fn hashes_do_not_change() {
+        // They are in the search index of stored rows.
+        assert_eq!(term_hash("a"), 0x5221_e31d_3caa_1215);
+        assert_eq!(term_hash("answer"), 0xbea6_46cb_4012_8c15);
+        assert_eq!(term_hash("größenordnung"), 0x846a_29c9_50f3_54c1);
+    }
+
+    #[test]
+    fn many_terms_are_distinct_and_limited() {
+        let text: String = (0..3_000).flat_map(|n| [format!("w{n} "), format!("W{} ", n % 700)]).collect();
+        assert_eq!(TermHasher::default().hashes(text.as_bytes(), b"", false).len(), 3_000);
+        let text = (0..9_000).map(|n| format!("w{n}")).collect::<Vec<_>>().join(" ");
+        assert_eq!(TermHasher::default().hashes(text.as_bytes(), b"", false).len(), MAX_TERMS);
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub struct Totals {
     pub unpriced: i64,
     pub errors: i64,
     pub cache_hits: i64,
+    /// Input that providers read from their prompt caches, and wrote to them.
+    pub cached_tokens: i64,
+    pub cache_write_tokens: i64,
+    /// What that saved, in units of 1e-12 USD. Negative if more was written than read.
+    pub cache_saved: i64,
     pub latencies: Latencies,
 }
 
@@ -55,6 +60,9 @@ impl Totals {
             (&mut self.unpriced, i64::from(row.unpriced)),
             (&mut self.errors, i64::from(is_error(row))),
             (&mut self.cache_hits, i64::from(is_cache_hit(row))),
+            (&mut self.cached_tokens, bounded_tokens(tokens.cached)),
+            (&mut self.cache_write_tokens, bounded_tokens(tokens.cache_write)),
+            (&mut self.cache_saved, row.cache_saved_usd.map_or(0, saving_units)),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -71,6 +79,9 @@ impl Totals {
             unpriced,
             errors,
             cache_hits,
+            cached_tokens,
+            cache_write_tokens,
+            cache_saved,
             latencies,
         } = other;
         for (sum, more) in [
@@ -82,6 +93,9 @@ impl Totals {
             (&mut self.unpriced, unpriced),
             (&mut self.errors, errors),
             (&mut self.cache_hits, cache_hits),
+            (&mut self.cached_tokens, cached_tokens),
+            (&mut self.cache_write_tokens, cache_write_tokens),
+            (&mut self.cache_saved, cache_saved),
         ] {
             *sum = sum.saturating_add(*more);
         }
@@ -89,7 +103,9 @@ impl Totals {
     }
 
     /// Packs the totals into a text for `add_packed`. `at` identifies the time interval:
-    /// `at requests prompt completion cost priced unpriced errors hits sum min max bucket:count …`.
+    /// `at requests prompt completion cost priced unpriced errors hits sum min max bucket:count … ~cached written saved`.
+    /// What follows the tilde has letters for digits, because versions that do not know it must not take it for buckets.
+    /// It is left out if all of it is zero.
     pub fn pack(&self, at: i64) -> String {
         let Self {
             requests,
@@ -100,6 +116,9 @@ impl Totals {
             unpriced,
             errors,
             cache_hits,
+            cached_tokens,
+            cache_write_tokens,
+            cache_saved,
             latencies,
         } = self;
         let Latencies { sum, min, max, counts } = latencies;
@@ -110,11 +129,19 @@ impl Totals {
         for (bucket, count) in counts {
             let _ = write!(text, " {bucket}:{count}");
         }
+        let caching = [*cached_tokens, *cache_write_tokens, *cache_saved];
+        if caching != [0; 3] {
+            text.push_str(" ~");
+            for number in caching {
+                push_letters(&mut text, number);
+            }
+        }
         text
     }
 
     /// Adds packed totals. An invalid text adds nothing.
     pub fn add_packed(&mut self, text: &str) {
+        let (text, caching) = text.split_once('~').unwrap_or((text, ""));
         let mut numbers = Numbers(text.as_bytes());
         let mut sums = [0; 12];
         for sum in &mut sums {
@@ -138,6 +165,10 @@ impl Totals {
         let mut from = 0;
         while let (Some(bucket), Some(count)) = (numbers.next(), numbers.next()) {
             from = self.latencies.count(from, u16::try_from(bucket).unwrap_or(u16::MAX), count);
+        }
+        let sums = [&mut self.cached_tokens, &mut self.cache_write_tokens, &mut self.cache_saved];
+        for (sum, word) in sums.into_iter().zip(caching.split(' ')) {
+            *sum = sum.saturating_add(read_letters(word));
         }
     }
 
@@ -176,6 +207,33 @@ pub fn cost_units(cost: Decimal) -> i64 {
         .and_then(|units| units.round().to_i64())
         .unwrap_or(MAX_COST_UNITS)
         .clamp(0, MAX_COST_UNITS)
+}
+
+/// Converts a saving, which may be negative, to storage units, rounded.
+pub fn saving_units(saving: Decimal) -> i64 {
+    let units = cost_units(saving.abs());
+    if saving.is_sign_negative() { -units } else { units }
+}
+
+/// Appends a number with the letters `a` to `j` for its digits, and a space.
+fn push_letters(text: &mut String, number: i64) {
+    if number < 0 {
+        text.push('-');
+    }
+    let digits = number.unsigned_abs().to_string();
+    text.extend(digits.bytes().map(|digit| char::from(digit - b'0' + b'a')));
+    text.push(' ');
+}
+
+/// Reads what `push_letters` wrote. An invalid text is zero.
+fn read_letters(word: &str) -> i64 {
+    let letters = word.strip_prefix('-').unwrap_or(word);
+    let digit = |letter: u8| letter.checked_sub(b'a').filter(|digit| *digit < 10).map(i64::from);
+    let number = letters
+        .bytes()
+        .try_fold(0_i64, |number, letter| Some(number.saturating_mul(10).saturating_add(digit(letter)?)));
+    let number = number.unwrap_or(0);
+    if word.starts_with('-') { -number } else { number }
 }
 
 /// Converts a stored cost to an exact decimal.

@@ -13,7 +13,10 @@ use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError, Tx};
 
 const COLUMNS: &str = "id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, soft_limit_coarse, \
-     hard_limit_coarse, unpriced, unpriced_flat, created_at";
+     hard_limit_coarse, unpriced, unpriced_flat, opening_nanos, created_at";
+
+/// Amounts have units of 1e-12 USD.
+const UNITS_PER_NANO: Amount = 1_000;
 
 /// A limit that was reached in the period that began at `starts_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +31,8 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
     let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
         "INSERT INTO budgets (id, org_id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, \
-         soft_limit_coarse, hard_limit_coarse, unpriced, unpriced_flat, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+         soft_limit_coarse, hard_limit_coarse, unpriced, unpriced_flat, opening_nanos, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         args![
             budget.id,
             org,
@@ -44,6 +47,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
             hard.1,
             budget.unpriced.name(),
             flat_column(budget.unpriced),
+            opening_column(budget.opening),
             budget.created_at
         ],
     )
@@ -231,6 +235,11 @@ fn flat_column(unpriced: Unpriced) -> Option<i64> {
     }
 }
 
+/// In units of 1e-9 USD, so that the highest amounts fit.
+fn opening_column(opening: Amount) -> Option<i64> {
+    (opening > 0).then(|| i64::try_from(opening / UNITS_PER_NANO).unwrap_or(i64::MAX))
+}
+
 fn columns(scope: Scope) -> (Arg, Arg, Arg) {
     let (mut team, mut app, mut key) = (None, None, None);
     match scope {
@@ -263,6 +272,9 @@ fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
             "flat" => Unpriced::Flat(row.get::<Option<i64>>("unpriced_flat")?.map_or(0, Amount::from)),
             _ => Unpriced::Allow,
         },
+        opening: row
+            .get::<Option<i64>>("opening_nanos")?
+            .map_or(0, |nanos| Amount::from(nanos) * UNITS_PER_NANO),
         created_at: row.get("created_at")?,
     })
 }

@@ -35,7 +35,7 @@ const WRITER_CACHE: &str = "-8192";
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement may take. Without it, a statement on a dead connection would wait until the kernel closes the
 /// connection, about 15 minutes later.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The server's side of the same: without these, it continues a statement that nobody waits for, and keeps the locks of
 /// a transaction whose client is gone.
 const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '20s'; \

@@ -76,6 +76,29 @@ pub async fn update(tx: &mut Tx, key: &Key) -> Result<(), StoreError> {
 const MADE_BY: &str = "WITH RECURSIVE made (id) AS (SELECT CAST($2 AS TEXT) UNION \
     SELECT k.id FROM api_keys k JOIN made ON k.created_by = made.id WHERE k.org_id = $1)";
 
+/// The keys that a user created, directly or by another key, also those that are no longer valid.
+pub async fn made_by(db: &Db, org: OrgId, user: UserId) -> Result<Vec<KeyId>, StoreError> {
+    let sql =
+        format!("{MADE_BY} SELECT k.id FROM api_keys k JOIN made ON made.id = k.id WHERE k.org_id = $1");
+    let rows = db.all(AssertSqlSafe(sql), args![org, user]).await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// The number of valid keys that a user or key created, directly or by another key.
+pub async fn count_valid_made_by(
+    tx: &mut Tx,
+    org: OrgId,
+    creator: &str,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    let sql = format!(
+        "{MADE_BY} SELECT COUNT(*) AS n FROM api_keys k JOIN made ON made.id = k.id WHERE k.org_id = $1 \
+         AND k.id <> $2 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $3)"
+    );
+    let row = tx.opt(AssertSqlSafe(sql), args![org, creator, now]).await?;
+    row.map_or(Ok(0), |row| row.get("n"))
+}
+
 /// Revokes the keys that a user created, directly or by another key, and that belong to no application. Returns them.
 pub async fn revoke_made_by(
     tx: &mut Tx,

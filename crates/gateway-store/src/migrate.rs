@@ -54,6 +54,10 @@ const STATE: &[(&str, &str)] = &[
     ("audit_checkpoints", include_str!("../migrations/0022_audit_checkpoints.sql")),
     ("dataset_publishing", include_str!("../migrations/0023_dataset_publishing.sql")),
     ("models", include_str!("../migrations/0024_models.sql")),
+    ("imports", include_str!("../migrations/0025_imports.sql")),
+    ("prompt_cache_pauses", include_str!("../migrations/0026_prompt_cache_pauses.sql")),
+    ("budget_openings", include_str!("../migrations/0027_budget_openings.sql")),
+    ("provider_retention", include_str!("../migrations/0028_provider_retention.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -63,6 +67,9 @@ const LOGS: &[(&str, &str)] = &[
     ("deleted_orgs", include_str!("../migrations/logs/0005_deleted_orgs.sql")),
     ("closed_days", include_str!("../migrations/logs/0006_closed_days.sql")),
     ("log_days", include_str!("../migrations/logs/0007_log_days.sql")),
+    ("compat", include_str!("../migrations/logs/0008_compat.sql")),
+    ("prompt_cache", include_str!("../migrations/logs/0009_prompt_cache.sql")),
+    ("word_runs", include_str!("../migrations/logs/0010_word_runs.sql")),
 ];
 
 impl Part {
@@ -268,7 +275,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 24] = [
+    const RELEASED_STATE: [(&str, &str); 28] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -293,8 +300,12 @@ mod tests {
         ("audit_checkpoints", "adb5b1c3c80ae622f0bc4e2ed1056ed5745de0a428c68043d43b8d7470b1884f"),
         ("dataset_publishing", "dd8804208dced3e4178124ee656f28d26898f3724f9185f40a932816a2cfa6c4"),
         ("models", "539e4af487fce9d1730553b380800274ca5884495b2e303556e2df9dbc263f1a"),
+        ("imports", "0954ea8c4e8d074e6aa851fd843cad31ac7184f92c766718bd57d9d46feb9bee"),
+        ("prompt_cache_pauses", "5e2a2437688d50ad39cd0fb6472285aeef7207b267134db919cb763f6703b446"),
+        ("budget_openings", "5f3b3ab47ec32c4561a050e94e45e2d006486aa32aae76180858cd6f81596c4f"),
+        ("provider_retention", "f870ad574e55db31840872bcce4d40ce0302b4989d749e8e52ab6844f1bfb675"),
     ];
-    const RELEASED_LOGS: [(&str, &str); 7] = [
+    const RELEASED_LOGS: [(&str, &str); 10] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
         ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
         ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
@@ -302,6 +313,9 @@ mod tests {
         ("deleted_orgs", "91847c74116cd455a3e4e49254c6a5f19bc8da4e0fb7d079c383d06ccdcc3fd8"),
         ("closed_days", "d813a0ad04b6fe1a97e55fb01b7853a693a0b2b5719efc8ec2811173c5580db6"),
         ("log_days", "014296140a51a1f52f55e8a8cb7d08e0196b863b5f80f817376ef196e1db5614"),
+        ("compat", "30dfcc6e01d439a1116b5b08652b8fd7192d1de2c8e13dc6171e134988f39d13"),
+        ("prompt_cache", "543260b66b493427db0183d929f3c5ac100b35f8dcb129494d712bee82ea1367"),
+        ("word_runs", "4c3ade0267c9cac57eff30b464300793399c7bfbc07c1fbad203801ed3076e0a"),
     ];
 
     #[test]

@@ -1,6 +1,8 @@
 //! Named models and their versions. A version never changes. Version numbers have no gaps, because `next_version` locks
 //! the model until the new version is committed.
 
+use std::collections::HashMap;
+
 use gateway_core::ids::{ModelId, OrgId};
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
@@ -112,6 +114,16 @@ pub async fn latest(db: &Db, org: OrgId) -> Result<Vec<LatestModel>, StoreError>
         Ok(LatestModel { name, definition, created_at: row.get("created_at")? })
     };
     rows.iter().map(read).collect()
+}
+
+/// The latest versions by name, for a transaction that changes many.
+pub async fn by_name(tx: &mut Tx, org: OrgId) -> Result<HashMap<String, StoredModel>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM models m JOIN model_versions v ON v.model_id = m.id AND v.version = m.version \
+         WHERE m.org_id = $1"
+    );
+    let rows = tx.all(AssertSqlSafe(sql), args![org]).await?;
+    rows.iter().map(|row| read(row).map(|model| (model.name.clone(), model))).collect()
 }
 
 /// Every model in its latest version, newest first.

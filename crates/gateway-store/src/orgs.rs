@@ -12,7 +12,7 @@ use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 table! {
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Debug, Clone, PartialEq)]
     pub struct Org in "orgs" {
         pub id: OrgId [key],
         pub slug: String,
@@ -46,6 +46,12 @@ fn read_count(row: Option<&Row>) -> Result<u64, StoreError> {
 
 pub async fn find(db: &Db, org: OrgId) -> Result<Option<Org>, StoreError> {
     let row = db.opt(Org::select("id = $1"), args![org]).await?;
+    table::read_opt(row.as_ref())
+}
+
+/// The organization with this slug, for the operator.
+pub async fn find_by_slug(db: &Db, slug: &str) -> Result<Option<Org>, StoreError> {
+    let row = db.opt(Org::select("slug = $1"), args![slug]).await?;
     table::read_opt(row.as_ref())
 }
 

@@ -1,5 +1,7 @@
 //! Provider credentials of organizations. Callers encrypt the secrets before they pass them in.
 
+use std::collections::HashSet;
+
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,8 @@ table! {
         pub name: String [key],
         pub kind: String,
         pub base_url: Option<String>,
+        /// What stands in the place of `/v1` in the paths of calls.
+        pub path_prefix: Option<String>,
         /// Encrypted.
         pub api_key: Option<String>,
         /// Further credentials, over which requests are balanced.
@@ -32,6 +36,8 @@ table! {
         /// Encrypted JSON object.
         pub headers: Option<String>,
         pub models: Vec<String> [json],
+        /// It keeps nothing of calls.
+        pub no_retention: bool,
         pub created_at: Timestamp [once],
         pub updated_at: Timestamp,
     }
@@ -48,6 +54,12 @@ pub async fn update(tx: &mut Tx, org: OrgId, provider: &Provider) -> Result<(), 
 /// All providers of an organization, ordered by name.
 pub async fn list(db: &Db, org: OrgId) -> Result<Vec<Provider>, StoreError> {
     table::read_all(&db.all(Provider::select("org_id = $1 ORDER BY name"), args![org]).await?)
+}
+
+/// The names of all providers of an organization.
+pub async fn names(tx: &mut Tx, org: OrgId) -> Result<HashSet<String>, StoreError> {
+    let rows = tx.all("SELECT name FROM provider_credentials WHERE org_id = $1", args![org]).await?;
+    rows.iter().map(|row| row.get("name")).collect()
 }
 
 /// Newest first.

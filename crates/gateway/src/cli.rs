@@ -1,5 +1,6 @@
 //! The command line.
 
+mod import;
 mod operator;
 
 use std::io::Write as _;
@@ -54,6 +55,13 @@ enum Command {
     Openapi,
     /// Print the version
     Version,
+    /// Import the configuration or the keys of another gateway into an organization
+    Import(import::ImportOptions),
+    /// Commands about keys
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
     /// Check an exported audit log
     Audit {
         #[command(subcommand)]
@@ -69,6 +77,16 @@ enum AuditCommand {
         /// The public key of the manifest's key_id, from GET /api/v1/audit/keys
         #[arg(long)]
         key: Option<String>,
+    },
+}
+
+#[derive(Subcommand)]
+enum KeysCommand {
+    /// End the imported keys of an organization: they no longer authenticate below /compat
+    RetireForeign {
+        /// The slug of the organization
+        #[arg(long)]
+        org: String,
     },
 }
 
@@ -145,6 +163,14 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             let opened = std::fs::File::open(&file)
                 .map_err(|error| Failure::Other(format!("cannot open {}: {error}", file.display())))?;
             print_line(&audit::offline::verify(opened, key.as_deref()).map_err(Failure::Other)?);
+        }
+        Command::Import(options) => {
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            print_line(&runtime()?.block_on(import::import(&config, &options))?);
+        }
+        Command::Keys { command: KeysCommand::RetireForeign { org } } => {
+            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            print_line(&runtime()?.block_on(import::retire_foreign(&config, &org))?);
         }
         Command::Openapi => print_line(api::openapi::yaml().trim_end()),
         Command::Config => {

@@ -21,6 +21,7 @@ pub mod evals;
 mod exposure;
 pub mod health;
 pub mod ids;
+pub mod import;
 pub mod internal_call;
 pub mod jobs;
 pub mod loading_cache;

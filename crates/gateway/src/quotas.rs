@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gateway_core::access::Plan;
 use gateway_core::ids::OrgId;
 use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
@@ -23,11 +24,11 @@ pub async fn check(services: &Services, tx: &mut Tx, org: &CachedOrg, quota: Quo
     let Some(limit) = services.config.quotas.limit(org.plan, quota) else { return Ok(()) };
     orgs::lock_for_update(tx, org.id).await?;
     let used = quotas::count(tx, org.id, quota, services.clock.now()).await?;
-    if used < limit { Ok(()) } else { Err(exceeded(org, quota, limit)) }
+    if used < limit { Ok(()) } else { Err(exceeded(org.plan, quota, limit)) }
 }
 
-pub fn exceeded(org: &CachedOrg, quota: Quota, limit: u64) -> Problem {
-    let (name, plan) = (quota.as_str(), org.plan);
+pub fn exceeded(plan: Plan, quota: Quota, limit: u64) -> Problem {
+    let name = quota.as_str();
     Problem::quota_exceeded(
         (name, limit),
         format!(

@@ -55,6 +55,7 @@ pub const ROUTES: &[Route] = &[
     record("post /orgs/{orgId}/apps", 201, "app.create", "app", ""),
     record("put /orgs/{orgId}/apps/{appId}", 200, "app.update", "app", "{appId}"),
     record("delete /orgs/{orgId}/apps/{appId}", 200, "app.delete", "app", "{appId}"),
+    record("post /orgs/{orgId}/import", 200, "org.import", "org", "{orgId}"),
     record("post /orgs/{orgId}/budgets", 201, "budget.create", "budget", ""),
     record("put /orgs/{orgId}/budgets/{budgetId}", 200, "budget.update", "budget", "{budgetId}"),
     record("delete /orgs/{orgId}/budgets/{budgetId}", 200, "budget.delete", "budget", "{budgetId}"),

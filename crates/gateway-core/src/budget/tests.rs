@@ -20,6 +20,7 @@ fn budget(scope: Scope, soft: Option<Amount>, hard: Option<Amount>) -> Budget {
         soft_limit: soft,
         hard_limit: hard,
         unpriced: Unpriced::Allow,
+        opening: 0,
         created_at: Timestamp(0),
     }
 }
@@ -166,4 +167,14 @@ fn a_limit_is_stored_in_64_bits() {
     }
     assert_eq!(limit_from_columns(None, None), None);
     assert_eq!(limit_columns(None), (None, None));
+}
+
+#[test]
+fn what_was_spent_elsewhere_counts_in_the_period_of_creation() {
+    let created_at = at("2026-11-18T12:00:00Z");
+    let whole = budget(Scope::Org(Uuid::nil().into()), None, Some(USD));
+    let monthly = Budget { period: Period::Monthly, opening: 5, created_at, ..whole };
+    assert_eq!(monthly.opening_at(at("2026-11-30T23:59:59Z")), 5);
+    assert_eq!(monthly.opening_at(at("2026-12-01T00:00:00Z")), 0);
+    assert_eq!(monthly.opening_at(at("2026-10-31T00:00:00Z")), 0);
 }

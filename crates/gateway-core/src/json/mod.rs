@@ -1,6 +1,7 @@
 //! Scanning of JSON texts without building a tree. Requests and responses pass through these scanners on their way, so
 //! they search with memchr, take input in chunks where needed, and keep a bounded amount of memory.
 
+mod items;
 mod members;
 mod nested;
 mod number;
@@ -13,6 +14,7 @@ mod truncated;
 #[cfg(test)]
 mod tests;
 
+pub use items::array_items;
 pub use members::{MemberValue, StringToken, for_each_member, string_tokens};
 pub use number::Number;
 pub use object::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue, VALUE_LIMIT};

@@ -97,12 +97,14 @@ const CONTEXT_TEXTS: [&str; 12] = [
     "too large for model with",
 ];
 /// How providers say that a filter refused the content, in lower case: OpenAI, Azure, Anthropic, Gemini, Bedrock.
-const CONTENT_FILTER_TEXTS: [&str; 9] = [
+const CONTENT_FILTER_TEXTS: [&str; 11] = [
     "content_filter",
     "content_policy_violation",
     "responsibleaipolicyviolation",
     "content management policy",
     "blocked by content filtering policy",
+    "violating our usage policy",
+    "rejected as a result of our safety system",
     "prohibited_content",
     "blocked by safety",
     "guardrail_intervened",
@@ -279,6 +281,14 @@ mod tests {
             (r#"{"message":"Input is too long for requested model."}"#, Some(Context)),
             (r#"{"error":{"code":"content_filter","innererror":{}}}"#, Some(ContentFilter)),
             (r#"{"error":{"message":"Output blocked by content filtering policy"}}"#, Some(ContentFilter)),
+            (
+                r#"{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy.","code":"invalid_prompt"}}"#,
+                Some(ContentFilter),
+            ),
+            (
+                r#"{"error":{"message":"Your request was rejected as a result of our safety system."}}"#,
+                Some(ContentFilter),
+            ),
             (r#"{"error":{"message":"bad"}}"#, None),
             ("", None),
         ] {

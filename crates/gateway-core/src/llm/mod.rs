@@ -1,6 +1,7 @@
 //! Language-model APIs: the providers, the requests and responses of each wire format, and the classification of
 //! failures. Code is selected by wire format; a provider is a row of data in `providers`.
 
+pub mod affinity;
 pub mod aggregate;
 pub mod chat;
 pub mod credentials;
@@ -14,6 +15,7 @@ pub mod objects;
 pub mod paths;
 pub mod peek;
 pub mod preview;
+pub mod prompt_cache;
 pub mod providers;
 pub mod sandbox;
 pub mod sigv4;

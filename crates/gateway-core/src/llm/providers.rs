@@ -49,6 +49,8 @@ pub struct Provider {
     /// Whether `stream_options.include_usage` may be added to a stream. Other providers send usage anyway or reject the
     /// field.
     pub supports_include_usage: bool,
+    /// Whether requests may carry marks for the provider's prompt cache, for models that take them.
+    pub takes_cache_marks: bool,
     pub chat_path: &'static str,
     /// The path of a streamed chat call, if it differs.
     pub stream_path: Option<&'static str>,
@@ -115,6 +117,7 @@ const OPENAI_LIKE: Provider = Provider {
     base_url: None,
     env_keys: &[],
     supports_include_usage: true,
+    takes_cache_marks: false,
     chat_path: "/v1/chat/completions",
     stream_path: None,
     responses_path: None,
@@ -131,6 +134,7 @@ static PROVIDERS: [Provider; 22] = [
         name: "openai",
         base_url: Some("https://api.openai.com"),
         env_keys: &["OPENAI_API_KEY"],
+        takes_cache_marks: true,
         responses_path: RESPONSES,
         embeddings_path: EMBEDDINGS,
         otel_name: "openai",
@@ -143,6 +147,7 @@ static PROVIDERS: [Provider; 22] = [
         base_url: Some("https://api.anthropic.com"),
         env_keys: &["ANTHROPIC_API_KEY"],
         supports_include_usage: false,
+        takes_cache_marks: true,
         chat_path: "/v1/messages",
         otel_name: "anthropic",
         ..OPENAI_LIKE
@@ -165,6 +170,7 @@ static PROVIDERS: [Provider; 22] = [
         name: "azure-openai",
         auth: Auth::ApiKey,
         env_keys: &["AZURE_OPENAI_API_KEY"],
+        takes_cache_marks: true,
         chat_path: "/openai/v1/chat/completions",
         responses_path: Some("/openai/v1/responses"),
         embeddings_path: Some("/openai/v1/embeddings"),
@@ -179,6 +185,7 @@ static PROVIDERS: [Provider; 22] = [
         base_url: Some("https://bedrock-runtime.us-east-1.amazonaws.com"),
         env_keys: &["AWS_BEARER_TOKEN_BEDROCK"],
         supports_include_usage: false,
+        takes_cache_marks: true,
         chat_path: "/model/{model}/converse",
         stream_path: Some("/model/{model}/converse-stream"),
         models_path: None,
@@ -192,6 +199,7 @@ static PROVIDERS: [Provider; 22] = [
         base_url: Some("https://aiplatform.googleapis.com"),
         env_keys: &["VERTEX_ACCESS_TOKEN", "GOOGLE_OAUTH_ACCESS_TOKEN"],
         supports_include_usage: false,
+        takes_cache_marks: true,
         chat_path: "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
         stream_path: Some(
             "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",

@@ -1,6 +1,7 @@
 //! Server-sent events in a byte stream. Providers split events, lines and even characters at any byte, so the readers
 //! accept any chunking. Their memory is bounded, because a stream may never have a blank line.
 
+mod editor;
 mod filter;
 mod splitter;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod tests;
 use memchr::memchr2_iter;
 use splitter::EventSplitter;
 
+pub use editor::EventEditor;
 pub use filter::{EventFilter, FilteredChunk};
 
 /// The maximum size of a line and of an event. Larger ones are not parsed.

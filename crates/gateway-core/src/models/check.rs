@@ -63,6 +63,9 @@ impl Definition {
         check_limits("", self.retries, self.timeout_ms)?;
         check_limits("first_byte_", None, self.first_byte_timeout_ms)?;
         self.check_cache()?;
+        if let Some(Err((field, why))) = self.prompt_cache.map(|setting| setting.check()) {
+            malformed(format!("prompt_cache.{field}"), why)?;
+        }
         for (field, usd) in self.price.iter().flat_map(super::ModelPrice::fields) {
             if usd.is_some_and(|usd| !(0.0..=MAX_PRICE).contains(&usd)) {
                 malformed(format!("price.{field}"), format!("must be from 0 to {MAX_PRICE}"))?;

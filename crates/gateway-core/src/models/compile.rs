@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::BodyEdits;
+use serde_json::{Map, Value};
+
 use super::check::InvalidModel;
 use super::condition::{Query, QueryFacts};
 use super::definition::{CacheDefault, Definition, FallbackCause, Mode, NamedCause, Strategy, Target};
+use super::{BodyEdits, Selection};
 use crate::llm::failure::{AttemptOutcome, Refusal};
+use crate::llm::prompt_cache::PromptCache;
 use crate::pricing::Price;
 use crate::route::{Group, Member, RouteStrategy};
 
@@ -17,6 +20,7 @@ use crate::route::{Group, Member, RouteStrategy};
 pub struct Model {
     pub description: String,
     pub cache: Option<CacheDefault>,
+    pub prompt_cache: Option<PromptCache>,
     pub price: Option<Arc<Price>>,
     pub hidden: bool,
     pub enabled: bool,
@@ -27,7 +31,7 @@ pub struct Model {
 }
 
 /// A provider and model that a named model may be served by.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ModelTarget {
     pub id: String,
     pub provider: String,
@@ -37,6 +41,8 @@ pub struct ModelTarget {
     pub retries: Option<u32>,
     pub timeout: Option<Duration>,
     pub first_byte_timeout: Option<Duration>,
+    /// Overrides the known price.
+    pub price: Option<Arc<Price>>,
     /// It is tried only after this failure.
     pub when: Option<Refusal>,
     /// None: the usual ones.
@@ -63,30 +69,40 @@ enum Choice {
     },
 }
 
-/// The targets of a model for one request.
-#[derive(Debug)]
-pub struct Selection {
-    /// Those of `route` first, in the order of its indices, then those with `when`.
-    pub targets: Vec<Arc<ModelTarget>>,
-    pub route: Group,
-}
-
 impl Model {
     /// Compiles a definition that was checked when it was saved.
     pub fn compile(definition: &Definition) -> Result<Self, InvalidModel> {
-        let mut compiler = Compiler { definition, targets: Vec::new(), needs_body: false };
+        let price = definition.price.as_ref().map(|price| Arc::new(price.price()));
+        let mut compiler = Compiler { definition, price, targets: Vec::new(), needs_body: false };
         let root = compiler.group(&definition.strategy, &definition.targets, Inherited::default())?;
-        let Compiler { targets, needs_body, .. } = compiler;
+        let Compiler { price, targets, needs_body, .. } = compiler;
         Ok(Self {
             description: definition.description.clone(),
             cache: definition.cache.clone(),
-            price: definition.price.as_ref().map(|price| Arc::new(price.price())),
+            prompt_cache: definition.prompt_cache,
+            price,
             hidden: definition.hidden,
             enabled: definition.enabled,
             targets,
             root,
             needs_body,
         })
+    }
+
+    /// What a request asks for that lists targets itself.
+    pub fn of_request(targets: Vec<Arc<ModelTarget>>) -> Self {
+        let members = Vec::new();
+        Self {
+            description: String::new(),
+            cache: None,
+            prompt_cache: None,
+            price: None,
+            hidden: true,
+            enabled: true,
+            targets,
+            root: Node::Group { choice: Choice::Order(RouteStrategy::Order), members, weight: 1 },
+            needs_body: false,
+        }
     }
 
     /// Whether the selection depends on the body of the request.
@@ -162,6 +178,7 @@ struct Inherited<'a> {
 
 struct Compiler<'a> {
     definition: &'a Definition,
+    price: Option<Arc<Price>>,
     targets: Vec<Arc<ModelTarget>>,
     needs_body: bool,
 }
@@ -225,6 +242,7 @@ impl<'a> Compiler<'a> {
             retries: target.retries.or(self.definition.retries),
             timeout: milliseconds(target.timeout_ms.or(self.definition.timeout_ms)),
             first_byte_timeout: milliseconds(self.definition.first_byte_timeout_ms),
+            price: self.price.clone(),
             when,
             causes: inherited.causes.map(|causes| Causes(causes.to_vec())),
         }));
@@ -233,6 +251,38 @@ impl<'a> Compiler<'a> {
 }
 
 impl ModelTarget {
+    /// A target that a request names itself.
+    pub fn direct(provider: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            id: "1".to_owned(),
+            provider: provider.into(),
+            model: model.into(),
+            edits: BodyEdits::default(),
+            retries: None,
+            timeout: None,
+            first_byte_timeout: None,
+            price: None,
+            when: None,
+            causes: None,
+        }
+    }
+
+    /// Sets fields of the body.
+    #[must_use]
+    pub fn with_params(self, params: &Map<String, Value>) -> Self {
+        Self { edits: BodyEdits::new(Some(params), None), ..self }
+    }
+
+    /// Puts what the star of the name matched into the place of its own star.
+    pub fn fill_star(&mut self, star: Option<&str>) {
+        self.model = self.model(star);
+    }
+
+    /// The model still has a star.
+    pub fn has_star(&self) -> bool {
+        self.model.ends_with('*')
+    }
+
     /// The provider's name of the model. `star` is what the star of the name matched.
     pub fn model(&self, star: Option<&str>) -> String {
         match (self.model.strip_suffix('*'), star) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::llm::failure::Refusal;
+use crate::llm::prompt_cache::PromptCache;
 use crate::pricing::Price;
 
 /// What a model name means.
@@ -38,6 +39,10 @@ pub struct Definition {
     /// The cache of calls that say nothing about it in `X-Gateway-Cache`.
     #[serde(default)]
     pub cache: Option<CacheDefault>,
+    /// Marks for the prompt caches of providers, unless a call says otherwise in `X-Gateway-Prompt-Cache`. Default: the
+    /// setting of the organization.
+    #[serde(default)]
+    pub prompt_cache: Option<PromptCache>,
     /// Overrides the known prices of all targets.
     #[serde(default)]
     pub price: Option<ModelPrice>,

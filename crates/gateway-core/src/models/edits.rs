@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::llm::peek::{RequestPeek, peek};
 
 /// Fields to set, and fields to set only where the caller has not.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct BodyEdits {
     params: Vec<(String, String)>,
     defaults: Vec<(String, String)>,

@@ -8,9 +8,10 @@ mod condition;
 mod definition;
 mod edits;
 mod names;
+mod selection;
 
 pub use check::{InvalidModel, Severity};
-pub use compile::{Model, ModelTarget, Selection};
+pub use compile::{Model, ModelTarget};
 pub use condition::{QueryFacts, Scalar};
 pub use definition::{
     CacheDefault, CacheDefaultMode, Condition, Definition, FallbackCause, Mode, ModelPrice, NamedCause,
@@ -18,6 +19,7 @@ pub use definition::{
 };
 pub use edits::BodyEdits;
 pub use names::{NamedModels, check_model_name};
+pub use selection::Selection;
 
 pub const MAX_TARGETS: usize = 10;
 /// Lists of targets within each other: those of the model, and those of its groups.

@@ -196,6 +196,11 @@ fn a_definition_that_cannot_work_is_refused_by_its_field() {
         (json!({"targets": pair(), "timeout_ms": 0}), "timeout_ms", Malformed),
         (json!({"targets": pair(), "first_byte_timeout_ms": 0}), "first_byte_timeout_ms", Malformed),
         (json!({"targets": pair(), "cache": {"mode": "exact", "ttl": 0}}), "cache.ttl", Malformed),
+        (
+            json!({"targets": pair(), "prompt_cache": {"mode": "auto", "min_tokens": 0}}),
+            "prompt_cache.min_tokens",
+            Malformed,
+        ),
         (json!({"targets": pair(), "description": "x".repeat(1_001)}), "description", Malformed),
         (
             json!({"targets": pair(), "price": {"input_per_mtok": -1.0, "output_per_mtok": 1}}),

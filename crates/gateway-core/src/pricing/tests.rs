@@ -173,6 +173,31 @@ fn a_snapshot_is_a_day_of_this_century() {
 }
 
 #[test]
+fn reads_of_the_prompt_cache_save_and_writes_cost() {
+    let price = Price {
+        input_per_mtok: Some(dollars("3")),
+        cache_read_per_mtok: Some(dollars("0.3")),
+        cache_write_per_mtok: Some(dollars("3.75")),
+        cache_write_1h_per_mtok: Some(dollars("6")),
+        input_above_200k_per_mtok: Some(dollars("6")),
+        ..Price::default()
+    };
+    let saving = |cache_read, cache_write, cache_write_1h| {
+        let usage =
+            Usage { input: 7, output: 9, cache_read, cache_write, cache_write_1h, ..Usage::default() };
+        cache_saving(&price, &usage)
+    };
+    assert_eq!(saving(0, 0, 0), None);
+    assert_eq!(saving(100_000, 0, 0), Some(dollars("0.27")));
+    assert_eq!(saving(0, 100_000, 0), Some(dollars("-0.075")));
+    assert_eq!(saving(0, 0, 100_000), Some(dollars("-0.3")));
+    assert_eq!(saving(100_000, 10_000, 0), Some(dollars("0.2625")));
+    // A long prompt has the higher rates.
+    assert_eq!(saving(300_000, 0, 0), Some(dollars("1.62")));
+    assert_eq!(cache_saving(&Price::default(), &Usage { cache_read: 1, ..Usage::default() }), None);
+}
+
+#[test]
 fn no_rate_at_all_is_no_cost_and_never_zero() {
     let price = Price { input_per_mtok: Some(dollars("0.1")), ..Price::default() };
     assert_eq!(cost(&price, &Usage::from_totals(10, 0)), Some(dollars("0.000001")));

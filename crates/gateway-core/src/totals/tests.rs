@@ -91,6 +91,7 @@ fn a_row_counts_what_it_says() {
         requests: 1,
         prompt_tokens: 30,
         completion_tokens: 12,
+        cached_tokens: 5,
         latencies: of(&[250]),
         ..Totals::default()
     };
@@ -109,7 +110,11 @@ fn a_row_counts_what_it_says() {
         (serde_json::json!({"cache": "miss"}), plain.clone()),
         (
             serde_json::json!({"tokens": null}),
-            Totals { prompt_tokens: 0, completion_tokens: 0, ..plain.clone() },
+            Totals { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0, ..plain.clone() },
+        ),
+        (
+            serde_json::json!({"cache_saved_usd": "-0.25"}),
+            Totals { cache_saved: -250_000_000_000, ..plain.clone() },
         ),
     ] {
         assert_eq!(Totals::from_row(&row(fields.clone())), expected, "{fields}");
@@ -120,9 +125,11 @@ fn a_row_counts_what_it_says() {
 }
 
 fn totals() -> impl Strategy<Value = Totals> {
-    let counts = prop::array::uniform8(prop_oneof![0..1_000_i64, Just(0), Just(i64::MAX / 2)]);
-    (counts, prop::collection::vec(0_i64..900_000, 1..9)).prop_map(|(counts, latencies)| {
-        let [requests, prompt_tokens, completion_tokens, cost, priced, unpriced, errors, cache_hits] = counts;
+    let counts = prop::array::uniform10(prop_oneof![0..1_000_i64, Just(0), Just(i64::MAX / 2)]);
+    let saved = prop_oneof![-1_000..1_000_i64, Just(0), Just(i64::MIN / 2), Just(i64::MAX / 2)];
+    (counts, saved, prop::collection::vec(0_i64..900_000, 1..9)).prop_map(|(counts, saved, latencies)| {
+        let [requests, prompt_tokens, completion_tokens, cost, priced, unpriced, errors, rest @ ..] = counts;
+        let [cache_hits, cached_tokens, cache_write_tokens] = rest;
         Totals {
             requests,
             prompt_tokens,
@@ -132,6 +139,9 @@ fn totals() -> impl Strategy<Value = Totals> {
             unpriced,
             errors,
             cache_hits,
+            cached_tokens,
+            cache_write_tokens,
+            cache_saved: saved,
             latencies: of(&latencies),
         }
     })
@@ -154,6 +164,23 @@ fn damaged_packed_totals_add_nothing() {
     }
     assert_eq!(["", "x", "-"].map(Totals::packed_at), [None; 3]);
     assert_eq!(["0", "9 1", " 12:3"].map(Totals::packed_at), [Some(0), Some(9), Some(12)]);
+}
+
+#[test]
+fn sums_of_the_prompt_cache_are_packed_so_that_older_versions_skip_them() {
+    let plain = Totals { requests: 1, latencies: of(&[250]), ..Totals::default() };
+    assert!(!plain.pack(7).contains('~'));
+    let caching = Totals { cached_tokens: 1_029, cache_write_tokens: 0, cache_saved: -30, ..plain.clone() };
+    let packed = caching.pack(7);
+    assert_eq!(packed.split_once('~'), Some((format!("{} ", plain.pack(7)).as_str(), "bacj a -da ")));
+    let mut sum = Totals::default();
+    sum.add_packed(&packed);
+    assert_eq!(sum, caching);
+    for damaged in ["~", "~x y z", "~a", "~ -"] {
+        let mut sum = Totals::default();
+        sum.add_packed(&format!("{} {damaged}", plain.pack(7)));
+        assert_eq!(sum, plain, "{damaged}");
+    }
 }
 
 #[test]

@@ -2,8 +2,11 @@
 //! same result, what was written is read back, and a second implementation agrees where there is one.
 
 use gateway_core::cache::{CanonicalError, canonical_json};
+use gateway_core::compat::{Changes, DIALECTS, Known, read_head, take_headers};
 use gateway_core::datasets::import::{ImportError, ImportFormat, check as check_import, read as import};
 use gateway_core::evaluators::{CallFacts, Evaluator, Subject, SubjectText};
+use gateway_core::ids::OrgId;
+use gateway_core::import::Source;
 use gateway_core::json::{complete_truncated, unescape};
 use gateway_core::llm::aggregate::{StreamAggregator, aggregate_stream, synthesize_stream};
 use gateway_core::llm::eventstream::{self, FrameReader};
@@ -21,6 +24,7 @@ use gateway_core::route::parse_chain;
 use gateway_core::search_terms::query_terms;
 use gateway_core::skills::frontmatter::Document;
 use gateway_core::time::Timestamp;
+use gateway_core::word_runs::{Run, decode_ids, encode_ids, encode_part, read_part, rows_with};
 use prost::Message as _;
 use serde_json::{Value, json};
 
@@ -97,6 +101,7 @@ fn bodies() {
         ),
         target("preview", bodies.clone(), run("preview")),
         target("search-terms", bodies.clone(), run("search terms of bodies")),
+        target("search-index", vec![run_part(), vec![1, 0, 0, 0, 0, 0, 7, 2, 3]], word_run),
         target("scanners", bodies.clone(), run("JSON scanners")),
         target("semantic-cache", bodies, run("semantic cache")),
         target(
@@ -146,6 +151,29 @@ fn files() {
             frontmatter,
         ),
         target("skills", vec![ordinary::skill(1_000)], targets::skill),
+        target(
+            "configurations",
+            vec![
+                include_bytes!("../../fixtures/import/litellm.yaml").to_vec(),
+                include_bytes!("../../fixtures/import/litellm_keys.sql").to_vec(),
+                include_bytes!("../../fixtures/import/litellm_keys.csv").to_vec(),
+                include_bytes!("../../fixtures/import/portkey.json").to_vec(),
+                include_bytes!("../../fixtures/import/openrouter.json").to_vec(),
+                include_bytes!("../../fixtures/import/helicone.yaml").to_vec(),
+            ],
+            configuration,
+        ),
+        target(
+            "dialects",
+            texts(&[
+                r#"{"model":"a/b:nitro","num_retries":2,"metadata":{"a":1},"cache":{"ttl":3},"provider":{"zdr":false}}"#,
+                r#"{"models":["a/b","c"],"fallbacks":["smart",{"model":"x/y","top_p":1},{"c":["d"]}],"provider":{"order":["a"],"max_price":{"prompt":"1.5"},"sort":{"by":"price"}}}"#,
+                r#"{"strategy":{"mode":"conditional","conditions":[{"query":{"metadata.a":{"$regex":"b+"}},"then":"x"}],"default":"x"},"targets":[{"name":"x","provider":"openai","override_params":{"model":"m"}}]}"#,
+                r#"[{"target-url":"https://api.openai.com","onCodes":[429,{"from":500,"to":599}],"bodyKeyOverride":{"model":"m"}}]"#,
+                r#"{"error":{"message":"m","code":502},"usage":{}}"#,
+            ]),
+            dialect,
+        ),
         target("otlp-protobuf", vec![decoded.encode_to_vec()], protobuf),
         target("otlp-json", vec![span.to_string().into_bytes()], |bytes| {
             json_within_limits(bytes);
@@ -354,6 +382,55 @@ fn frontmatter(raw: &[u8]) {
     let _ = changed.for_agents();
 }
 
+/// Whatever the source, what is planned can be saved.
+fn configuration(bytes: &[u8]) {
+    for source in Source::ALL {
+        let Ok(import) = gateway_core::import::plan(source, &lossy(bytes), &|_| None) else { continue };
+        for model in import.plan.models {
+            model.definition.checked(&model.name, &|_| true).expect("a planned model is valid");
+        }
+    }
+}
+
+/// Knows some models and all addresses.
+struct AnyOrg;
+
+impl Known for AnyOrg {
+    fn has_model(&self, name: &str) -> bool {
+        name.len().is_multiple_of(3)
+    }
+
+    fn has_provider(&self, name: &str) -> bool {
+        name.len().is_multiple_of(2)
+    }
+
+    fn provider_at(&self, url: &str) -> Option<String> {
+        Some(url.chars().take(8).collect())
+    }
+}
+
+/// A rewritten body is one JSON object, like the one that was rewritten; a config that is read can be compiled.
+fn dialect(bytes: &[u8]) {
+    let text = lossy(bytes);
+    for dialect in &DIALECTS {
+        let edited = gateway_core::compat::body(dialect, bytes, &mut Changes::default(), &AnyOrg);
+        if let Ok(Some(edited)) = edited {
+            assert!(serde_json::from_slice::<Value>(&edited).expect("an edited body is JSON").is_object());
+        }
+        for (name, _) in dialect.headers {
+            let head = take_headers(dialect, [(*name, &*text)].into_iter()).expect("a header of its own");
+            if let Ok(changes) = read_head(dialect, &head, &AnyOrg)
+                && let Some(config) = changes.route.config
+            {
+                gateway_core::models::Model::compile(&config).expect("a checked config");
+            }
+        }
+        if let Some(shaped) = dialect.stream_error(bytes, "provider", "id") {
+            assert!(serde_json::from_slice::<Value>(&shaped).expect("an event is JSON").is_object());
+        }
+    }
+}
+
 fn protobuf(bytes: &[u8]) {
     protobuf_within_limits(bytes);
     targets::ingest_protobuf(bytes);
@@ -378,6 +455,30 @@ fn imported(bytes: &[u8]) {
             Err(ImportError::Unreadable(message)) => assert!(!message.is_empty()),
         }
     }
+}
+
+/// A part of the search index of two rows.
+fn run_part() -> Vec<u8> {
+    let org = OrgId(uuid::Uuid::nil());
+    Run::of([(7, org, &[1_u64, 2, 3][..]), (9, org, &[2, 3])]).unwrap().parts.remove(0)
+}
+
+/// What is read of damaged bytes is in order and can be encoded again.
+fn word_run(bytes: &[u8]) {
+    let mut postings = Vec::new();
+    if read_part(bytes, |posting| postings.push(posting)).is_ok() && postings.is_sorted_by(|a, b| a < b) {
+        let rows = postings.iter().map(|posting| usize::from(posting.row()) + 1).max().unwrap_or(0);
+        let (part, mut again) = (encode_part(&postings, rows), Vec::new());
+        read_part(&part, |posting| again.push(posting)).unwrap();
+        assert_eq!(postings, again);
+        for posting in postings.iter().take(5) {
+            assert!(rows_with(&part, posting.key()).unwrap().contains(&posting.row()));
+        }
+    }
+    if let Ok(ids) = decode_ids(bytes) {
+        assert_eq!(decode_ids(&encode_ids(&ids)).unwrap(), ids);
+    }
+    let _ = rows_with(bytes, 7);
 }
 
 fn template(content: &[u8]) {

@@ -1,5 +1,9 @@
 //! Everything that reads a tenant's bytes: its own, or those of a provider that it chose.
 
+mod spans;
+
+pub use spans::{ingest_json, ingest_protobuf, span};
+
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -9,6 +13,7 @@ use gateway_core::embed::hash_v1;
 use gateway_core::evaluators::{CallFacts, Evaluator, Method, Subject, SubjectText};
 use gateway_core::ids::OrgId;
 use gateway_core::json::{char_count, complete_truncated, for_each_member, string_tokens, unescape};
+use gateway_core::llm::affinity::{beginning, prompt_cache_key};
 use gateway_core::llm::aggregate::{StreamAggregator, set_stream, stream_path, synthesize_stream};
 use gateway_core::llm::credentials::{find_parameter, without_credential_parameters};
 use gateway_core::llm::estimate::estimate_tokens;
@@ -17,6 +22,7 @@ use gateway_core::llm::multipart::multipart_model;
 use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::llm::peek::{BodyPeek, add_include_usage, peek, replace_model};
 use gateway_core::llm::preview::{assistant_text, last_user_text};
+use gateway_core::llm::prompt_cache::{CacheablePrompt, MarkFormat, PromptCache};
 use gateway_core::llm::sandbox::{self, SandboxDirectives};
 use gateway_core::llm::sigv4;
 use gateway_core::llm::sse::{EventFilter, EventLimits, EventReader};
@@ -28,21 +34,17 @@ use gateway_core::llm::translate::{
 };
 use gateway_core::llm::usage::Meter;
 use gateway_core::llm::{BodyFraming, ClientFormat, ProviderFormat, WireFormat};
-use gateway_core::otlp::ingest::{IngestContext, ingest_spans};
-use gateway_core::otlp::limits::{json_within_limits, protobuf_within_limits};
-use gateway_core::otlp::proto::ExportTraceServiceRequest;
-use gateway_core::pricing::PriceTable;
 use gateway_core::prompts::Template;
 use gateway_core::route::parse_chain;
 use gateway_core::scopes::Scopes;
-use gateway_core::search_terms::{body_terms, query_terms};
+use gateway_core::search_terms::{TermHasher, body_terms, query_terms};
 use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge;
 use gateway_core::skills::rubric::Rubric;
-use gateway_core::time::Timestamp;
-use prost::Message as _;
+use gateway_core::word_runs::Run;
 use serde_json::json;
 
+use self::spans::{spans_json, spans_protobuf};
 use super::ordinary;
 
 pub struct Target {
@@ -60,6 +62,10 @@ pub fn all() -> Vec<Target> {
     vec![
         target("preview", ordinary::chat_request, preview),
         target("search terms of bodies", ordinary::chat_request, |body| drop(body_terms(body, body, true))),
+        target("search index of bodies", ordinary::chat_request, |body| {
+            let terms = TermHasher::default().hashes(body, body, true);
+            drop(Run::of([(1, OrgId(uuid::Uuid::nil()), terms.as_slice())]));
+        }),
         target("search terms of a query", ordinary::prose, |text| drop(query_terms(&lossy(text)))),
         target("canonical JSON", ordinary::chat_request, |body| drop(canonical_json(body, &["stream"]))),
         target("semantic cache", ordinary::chat_request, semantic_cache),
@@ -73,6 +79,13 @@ pub fn all() -> Vec<Target> {
         target("peek", ordinary::chat_request, |body| drop(peek(body))),
         target("peek in pieces", ordinary::chat_request, peek_in_pieces),
         target("edits of requests", ordinary::chat_request, edit),
+        target("marks of prompt caches", ordinary::chat_request, mark_prompt),
+        target("beginning of a conversation", ordinary::chat_request, |body| {
+            for operation in [Operation::Chat, Operation::Responses, Operation::GenerateContent] {
+                beginning(operation, body);
+            }
+            prompt_cache_key(body);
+        }),
         target("JSON scanners", ordinary::chat_request, scan),
         target("SSE", |length| ordinary::stream("openai", length), |bytes| read_events(bytes, usize::MAX)),
         target("SSE in pieces", |length| ordinary::stream("openai", length), |bytes| read_events(bytes, 1)),
@@ -265,6 +278,22 @@ fn peek_in_pieces(body: &[u8]) {
     let _ = peek.finish();
 }
 
+/// All formats, because the body of one may look like that of another.
+fn mark_prompt(body: &[u8]) {
+    let setting = PromptCache { min_tokens: 1, ..PromptCache::default() };
+    for (format, model) in [
+        (MarkFormat::Anthropic, "claude-sonnet-4-5"),
+        (MarkFormat::Bedrock, "anthropic.claude-sonnet-4-5-v1:0"),
+        (MarkFormat::OpenAiChat, "gpt-5.6"),
+        (MarkFormat::OpenAiResponses, "gpt-5.6"),
+    ] {
+        if let Some(prompt) = CacheablePrompt::read(format, body) {
+            prompt.head_hash();
+            prompt.marked(&setting, model);
+        }
+    }
+}
+
 fn edit(body: &[u8]) {
     add_include_usage(body);
     replace_model(body, "another");
@@ -391,64 +420,6 @@ pub fn sandbox_call(body: &[u8]) {
 
 fn content_type(length: usize) -> Vec<u8> {
     format!("multipart/form-data; {}boundary=X", "charset=utf-8; ".repeat(length / 15)).into_bytes()
-}
-
-pub fn span() -> serde_json::Value {
-    json!({
-        "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat m",
-        "startTimeUnixNano": "1800000000000000000", "endTimeUnixNano": "1800000001000000000",
-        "attributes": [
-            {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
-            {"key": "gen_ai.request.model", "value": {"stringValue": "m"}},
-            {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "7"}},
-        ],
-    })
-}
-
-fn spans_json(length: usize) -> Vec<u8> {
-    let spans = vec![span(); length / span().to_string().len()];
-    json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string().into_bytes()
-}
-
-fn spans_protobuf(length: usize) -> Vec<u8> {
-    let decoded: ExportTraceServiceRequest = serde_json::from_slice(&spans_json(length * 3)).unwrap();
-    decoded.encode_to_vec()
-}
-
-fn prices() -> &'static PriceTable {
-    static PRICES: OnceLock<PriceTable> = OnceLock::new();
-    PRICES.get_or_init(|| PriceTable::builtin().unwrap())
-}
-
-fn ingest(request: &ExportTraceServiceRequest) {
-    let context = IngestContext {
-        org: OrgId(uuid::Uuid::nil()),
-        key_id: None,
-        app_id: None,
-        team_id: None,
-        user: None,
-        body_limit: Some(256 << 10),
-        now: Timestamp(1_800_000_100_000),
-        oldest: Timestamp(1_790_000_000_000),
-        prices: prices(),
-    };
-    ingest_spans(request, &context);
-}
-
-pub fn ingest_protobuf(bytes: &[u8]) {
-    if protobuf_within_limits(bytes)
-        && let Ok(request) = ExportTraceServiceRequest::decode(bytes)
-    {
-        ingest(&request);
-    }
-}
-
-pub fn ingest_json(bytes: &[u8]) {
-    if json_within_limits(bytes)
-        && let Ok(request) = serde_json::from_slice(bytes)
-    {
-        ingest(&request);
-    }
 }
 
 pub fn skill(raw: &[u8]) {

@@ -1,30 +1,16 @@
-//! The full-text index of bodies. Indexing a row costs more than storing it, so under load it is deferred: rows are
-//! stored at once and indexed later. Every entry also contains a word for its organization, so that a search never
-//! reads the entries of others.
-
-use std::sync::LazyLock;
+//! The full-text index of earlier versions, which is only read: its rows go when their retention ends. Rows whose words
+//! an earlier version has put off are indexed in `words`.
 
 use gateway_core::ids::OrgId;
-use gateway_core::logs::LogRow;
-use gateway_core::search_terms::body_terms;
+use gateway_core::search_terms::TermHasher;
+use gateway_core::word_runs::Run;
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{Bulk, id_list, in_ids};
+use super::bulk::{id_list, in_ids};
+use super::words;
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
-
-static SQLITE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO log_words (rowid, words)", "(?, ?)", ""));
-static POSTGRES: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::new(
-        "INSERT INTO log_words (id, words)",
-        "(?, array_to_tsvector(string_to_array(?, ' ')))",
-        "ON CONFLICT DO NOTHING",
-    )
-});
-static DEFERRED: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO log_unindexed (id)", "(?)", "ON CONFLICT DO NOTHING"));
 
 /// Deferred rows that are looked through, and rows that are indexed, before a search.
 const MAX_SCANNED: i64 = 10_000;
@@ -76,30 +62,27 @@ async fn index_rows(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
          JOIN log_rows r ON r.id = b.id WHERE {}",
         in_ids(tx.dialect(), "b.id", 1)
     );
-    let mut entries = Vec::new();
+    let (mut rows, mut hasher) = (Vec::<(i64, OrgId, Vec<u64>)>::new(), TermHasher::default());
     for row in tx.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
         let (request, response): (Vec<u8>, Vec<u8>) = (row.get("request")?, row.get("response")?);
-        let text = entry(row.get("org_id")?, &request, &response, row.get("response_is_stream")?);
-        entries.push(args![row.get::<i64>("id")?, text]);
+        let terms = hasher.hashes(&request, &response, row.get("response_is_stream")?);
+        rows.push((row.get("id")?, row.get("org_id")?, terms));
     }
-    index(tx.dialect()).run(tx, entries.into_iter()).await?;
+    if let Some(run) = Run::of(rows.iter().map(|(id, org, terms)| (*id, *org, terms.as_slice()))) {
+        words::add(tx, run).await?;
+    }
     let sql = format!("DELETE FROM log_unindexed WHERE {}", in_ids(tx.dialect(), "id", 1));
     tx.exec(AssertSqlSafe(sql), args![list]).await?;
     Ok(())
 }
 
-/// Inserts entries made by `entry_of`, each with the id of its row.
-pub(super) async fn insert(tx: &mut Tx, entries: Vec<(i64, String)>) -> Result<(), StoreError> {
-    index(tx.dialect()).run(tx, entries.into_iter().map(|(id, terms)| args![id, terms])).await
-}
-
-/// The index entry of a row.
-pub(super) fn entry_of(row: &LogRow) -> String {
-    entry(row.org_id, &row.request, &row.response, row.response_is_stream)
-}
-
-pub(super) async fn defer(tx: &mut Tx, ids: impl ExactSizeIterator<Item = i64>) -> Result<(), StoreError> {
-    DEFERRED.run(tx, ids.map(|id| args![id])).await
+/// Whether there are rows in the index.
+pub(super) async fn is_used(logs: &Db) -> Result<bool, StoreError> {
+    let sql = match logs.dialect() {
+        Dialect::Sqlite => "SELECT rowid AS id FROM log_words LIMIT 1",
+        Dialect::Postgres => "SELECT id FROM log_words LIMIT 1",
+    };
+    Ok(logs.opt(sql, Vec::new()).await?.is_some())
 }
 
 /// The search expression for rows of the organization that contain all words. Words are letters and digits only, so
@@ -112,36 +95,7 @@ pub(super) fn search(dialect: Dialect, org: OrgId, words: &[String]) -> String {
     }
 }
 
-fn index(dialect: Dialect) -> &'static Bulk {
-    match dialect {
-        Dialect::Sqlite => &SQLITE,
-        Dialect::Postgres => &POSTGRES,
-    }
-}
-
-fn entry(org: OrgId, request: &[u8], response: &[u8], response_is_stream: bool) -> String {
-    let mut words = body_terms(request, response, response_is_stream);
-    // A leading space would be an empty word, which PostgreSQL rejects.
-    if !words.is_empty() {
-        words.push(' ');
-    }
-    words.push_str(&org_word(org));
-    words
-}
-
 /// A search cannot contain this word: it is longer than the maximum length of a search word.
 fn org_word(org: OrgId) -> String {
     format!("organization{0}{0}", org.0.simple())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_has_no_empty_words() {
-        let org = "01900000-0000-7000-8000-000000000001".parse().unwrap();
-        assert_eq!(entry(org, b"", b"{}", false), org_word(org));
-        assert_eq!(entry(org, br#"{"a":"Hi you"}"#, b"{}", false), format!("hi you {}", org_word(org)));
-    }
 }

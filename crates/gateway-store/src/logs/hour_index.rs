@@ -36,8 +36,10 @@ impl HourIndex {
         let LogFilter { provider, model, status, key_id, .. } = filter;
         let models = provider.is_some() || model.is_some();
         let keys = key_id.is_some();
-        let has_better_index =
-            filter.session_id.is_some() || filter.user.is_some() || !filter.words.is_empty();
+        let has_better_index = filter.session_id.is_some()
+            || filter.user.is_some()
+            || !filter.words.is_empty()
+            || filter.own.is_some();
         let cube = match (models, keys) {
             _ if has_better_index => return Ok(None),
             (false, false) => return Ok(None),

@@ -9,6 +9,7 @@ mod fold;
 mod fulltext;
 mod hour_index;
 mod otel_ids;
+mod own;
 mod partitions;
 mod purge;
 mod read;
@@ -16,14 +17,17 @@ mod rollup;
 mod sessions;
 mod spend;
 mod sweep;
+mod texts;
 mod usage;
 mod usage_plan;
+mod words;
 mod write;
 
 pub use batches::{Batches, batches_after, last_batch};
 pub use closed_days::close_days;
 pub use days::{BatchLimits, DayQuota, LineLimits, StoredDay};
 pub use fulltext::{index_pending, index_pending_of};
+pub use own::OwnRows;
 pub use purge::{mark_deleted, purge_slice};
 pub use read::{
     LogEntry, LogFilter, body_sizes, existing_ids, find, find_many, list, list_after, list_these,
@@ -31,11 +35,10 @@ pub use read::{
 pub use sessions::{Session, SessionFilter, find as find_session, list as list_sessions};
 pub use spend::{DaySpend, SpendSnapshot};
 pub use sweep::sweep;
+pub use texts::{BatchTexts, preview};
 pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
     user_seen,
 };
-pub use write::{
-    BatchTexts, MAX_INLINE_INDEXED, Written, check_writable, preview, write_batch, write_batch_within,
-    write_prepared,
-};
+pub use words::merge_runs;
+pub use write::{Written, check_writable, write_batch, write_batch_within, write_prepared};

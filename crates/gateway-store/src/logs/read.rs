@@ -1,25 +1,28 @@
 //! Reads log rows: one by its id, or many by a filter, newest first.
 
+mod decode;
+mod search;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use gateway_core::ids::{KeyId, OrgId};
-use gateway_core::llm::ProviderFormat;
 use gateway_core::log_view::{LogDetail, LogView};
-use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id};
+use gateway_core::logs::{LogLevel, LogRow, LogSource, first_log_id};
 use gateway_core::search_terms::body_terms;
 use gateway_core::time::Timestamp;
-use gateway_core::totals::cost_decimal;
 use sqlx::AssertSqlSafe;
 
+use self::decode::read;
 use super::bulk::{id_list, in_ids};
 use super::fulltext;
 use super::hour_index::HourIndex;
+use super::own::OwnRows;
 use super::write::{COLUMNS, level_name};
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
-use crate::row::{Arg, Row, args};
+use crate::row::{Arg, args};
 use crate::{Db, StoreError};
 
 /// A stored row. Lists leave its bodies empty.
@@ -60,6 +63,7 @@ pub struct LogFilter {
     pub words: Vec<String>,
     /// Only rows with a greater id.
     pub after_id: Option<i64>,
+    pub own: Option<OwnRows>,
 }
 
 impl LogFilter {
@@ -78,6 +82,7 @@ impl LogFilter {
             to,
             words,
             after_id,
+            own,
         } = self;
         let equals = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| Some(wanted) == found)
@@ -93,6 +98,7 @@ impl LogFilter {
             && from.is_none_or(|from| row.id >= first_log_id(from))
             && to.is_none_or(|to| row.id < first_log_id(to))
             && after_id.is_none_or(|after| row.id > after)
+            && own.as_ref().is_none_or(|own| own.includes(row))
             && (words.is_empty() || {
                 let found = body_terms(&row.request, &row.response, row.response_is_stream);
                 words.iter().all(|word| found.split(' ').any(|found| found == word))
@@ -220,6 +226,12 @@ struct RowQuery<'a> {
     limit: i64,
 }
 
+impl RowQuery<'_> {
+    fn is_ascending(&self) -> bool {
+        self.order == "ASC"
+    }
+}
+
 async fn fetch_by_hours(
     logs: &Db,
     org: OrgId,
@@ -248,6 +260,15 @@ async fn fetch_by_hours(
 }
 
 async fn fetch(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEntry>, StoreError> {
+    if query.filter.words.is_empty() {
+        select_rows(logs, org, query).await
+    } else {
+        search::fetch(logs, org, query).await
+    }
+}
+
+/// The rows of a filter. With words, those that an earlier version has indexed.
+async fn select_rows(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEntry>, StoreError> {
     let RowQuery { filter, before, ids, order, limit } = *query;
     let LogFilter {
         provider,
@@ -262,6 +283,7 @@ async fn fetch(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEnt
         to,
         words: wanted,
         after_id,
+        own,
     } = filter;
     let searching = !wanted.is_empty();
     let (mut sql, mut values) = select(logs.dialect(), org, wanted);
@@ -270,6 +292,9 @@ async fn fetch(logs: &Db, org: OrgId, query: &RowQuery<'_>) -> Result<Vec<LogEnt
     if let Some(ids) = ids {
         values.push(ids.into());
         let _ = write!(sql, " AND {}", in_ids(logs.dialect(), id, values.len()));
+    }
+    if let Some(own) = own {
+        sql.push_str(&own.condition(logs.dialect(), "r", &mut values));
     }
     let mut narrow = |condition: &str, value: Arg| {
         values.push(value);
@@ -325,79 +350,4 @@ fn select(dialect: Dialect, org: OrgId, wanted: &[String]) -> (String, Vec<Arg>)
     };
     let sql = format!("SELECT {columns} FROM {join} AND r.org_id = $1");
     (sql, args![org, fulltext::search(dialect, org, wanted)])
-}
-
-fn read(row: &Row) -> Result<LogEntry, StoreError> {
-    let tokens = match row.get::<Option<i64>>("prompt_tokens")? {
-        None => None,
-        Some(prompt) => Some(Tokens {
-            prompt,
-            completion: row.get("completion_tokens")?,
-            cached: row.get("cached_tokens")?,
-            cache_write: row.get("cache_write_tokens")?,
-            reasoning: row.get("reasoning_tokens")?,
-            audio: row.get("audio_tokens")?,
-        }),
-    };
-    let log = LogRow {
-        id: row.get("id")?,
-        org_id: row.get("org_id")?,
-        request_id: row.get("request_id")?,
-        created_at: row.get("created_at")?,
-        level: named(row, "level", &[LogLevel::Info, LogLevel::Warn, LogLevel::Error], level_name)?,
-        source: named(row, "source", &LogSource::ALL, LogSource::as_str)?,
-        provider: row.get("provider")?,
-        provider_format: row.get::<Option<String>>("shape")?.as_deref().and_then(ProviderFormat::parse),
-        model: row.get("model")?,
-        method: row.get("method")?,
-        path: row.get("path")?,
-        status: u16::try_from(row.get::<i64>("status")?).unwrap_or_default(),
-        error_code: row.get("error_code")?,
-        stream: row.get("stream")?,
-        latency_ms: row.get("latency_ms")?,
-        ttft_ms: row.get("ttft_ms")?,
-        tokens,
-        usage_estimated: row.get("usage_estimated")?,
-        cost_usd: row.get::<Option<i64>>("cost")?.map(cost_decimal),
-        unpriced: row.get("unpriced")?,
-        cache: row.get("cache")?,
-        attempts: row.json("attempts")?,
-        key_id: row.get("key_id")?,
-        app_id: row.get("app_id")?,
-        team_id: row.get("team_id")?,
-        user: row.get("user_id")?,
-        session_id: row.get("session_id")?,
-        metadata: row.json("metadata")?,
-        prompt: row
-            .get::<Option<String>>("prompt")?
-            .zip(row.get::<Option<i64>>("prompt_version")?)
-            .map(|(name, version)| PromptVersionRef { name, version }),
-        traceparent: row.get("traceparent")?,
-        request_stored: stored(row, "request_stored")?,
-        response_stored: stored(row, "response_stored")?,
-        request: Vec::new(),
-        response: Vec::new(),
-        response_is_stream: row.get("response_is_stream")?,
-    };
-    Ok(LogEntry { row: log, preview: row.get("preview")? })
-}
-
-fn stored(row: &Row, column: &'static str) -> Result<BodyStorage, StoreError> {
-    named(
-        row,
-        column,
-        &[BodyStorage::Full, BodyStorage::Truncated, BodyStorage::Off],
-        super::write::stored_name,
-    )
-}
-
-fn named<T: Copy>(
-    row: &Row,
-    column: &'static str,
-    all: &[T],
-    name: fn(T) -> &'static str,
-) -> Result<T, StoreError> {
-    let text: String = row.get(column)?;
-    let found = all.iter().copied().find(|value| name(*value) == text);
-    found.ok_or_else(|| StoreError::Other(format!("column {column} holds the unknown value {text:?}")))
 }

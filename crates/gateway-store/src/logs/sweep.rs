@@ -13,10 +13,10 @@ use gateway_core::time::{DAY, Timestamp};
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{id_list, in_ids};
-use super::days;
 use super::partitions::{self, Day};
 use super::rollup::{Cube, Grain};
 use super::write::lock_writers;
+use super::{days, words};
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
@@ -63,6 +63,8 @@ pub async fn sweep(
         let mut budget = MAX_TRANSACTIONS;
         repeat(&mut budget, || delete_hours(logs, grain, oldest)).await?;
     }
+    let mut budget = MAX_TRANSACTIONS;
+    repeat(&mut budget, || words::remove_before(logs, cutoff(now, longest))).await?;
     let oldest = now.plus(-i64::from(longest) * DAY);
     let mut budget = MAX_TRANSACTIONS;
     repeat(&mut budget, || days::delete_before(logs, (oldest, first_log_id(oldest)), SWEEP_ROWS)).await?;
@@ -114,7 +116,9 @@ pub(super) async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u6
     if old.is_empty() {
         return Ok(0);
     }
-    let list = id_list(old.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?);
+    let ids = old.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
+    let list = id_list(ids.iter().copied());
+    let counts = words::count_rows(logs, &ids).await?;
     let index_key = match logs.dialect() {
         Dialect::Sqlite => "rowid",
         Dialect::Postgres => "id",
@@ -127,6 +131,7 @@ pub(super) async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u6
         let sql = format!("DELETE FROM {table} WHERE {}", in_ids(tx.dialect(), column, 1));
         removed = tx.exec(AssertSqlSafe(sql), args![list.as_str()]).await?;
     }
+    words::note_deleted(&mut tx, &counts).await?;
     tx.commit().await?;
     Ok(removed)
 }

@@ -11,8 +11,10 @@ use gateway_core::totals::{Latencies, Totals};
 use sqlx::AssertSqlSafe;
 
 use super::closed_days::sum_packed;
+use super::own::OwnRows;
 use super::rollup::{Cube, Grain};
 use super::usage_plan::{UsageSource, smallest_cube, split_range};
+use crate::db::Dialect;
 use crate::row::{Arg, Row, args};
 use crate::{Db, StoreError};
 
@@ -25,6 +27,7 @@ pub struct UsageFilter {
     pub app_id: Option<AppId>,
     pub team_id: Option<TeamId>,
     pub user: Option<String>,
+    pub own: Option<OwnRows>,
 }
 
 /// The column that usage is grouped by.
@@ -97,14 +100,14 @@ pub async fn usage(logs: &Db, org: OrgId, query: &UsageQuery<'_>) -> Result<Vec<
     for (source, part) in split_range(range, interval, cube.hours()) {
         let part = UsageQuery { range: part, ..*query };
         let UsageSource::Rollup(grain) = source else {
-            let (sql, values) = rows_statement(org, &part);
+            let (sql, values) = rows_statement(logs.dialect(), org, &part);
             for row in logs.all(AssertSqlSafe(sql), values).await? {
                 let group = sums.entry(row.get("grp")?).or_default();
                 group.entry(bucket(row.get("at")?)).or_default().add(&row_totals(&row)?);
             }
             continue;
         };
-        let (sql, values) = rollup_statement(org, &part, cube, grain);
+        let (sql, values) = rollup_statement(logs.dialect(), org, &part, (cube, grain));
         for row in logs.all(AssertSqlSafe(sql), values).await? {
             let Some(packed) = row.get::<Option<String>>("packed")? else { continue };
             let group = sums.entry(row.get("grp")?).or_default();
@@ -209,6 +212,9 @@ const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens
     CAST(SUM(u.unpriced) AS BIGINT) AS unpriced, \
     COUNT(CASE WHEN u.status >= 400 OR u.error_code IS NOT NULL THEN 1 END) AS errors, \
     COUNT(CASE WHEN lower(u.cache) = 'hit' THEN 1 END) AS cache_hits, \
+    CAST(SUM(COALESCE(u.cached_tokens, 0)) AS BIGINT) AS cached_tokens, \
+    CAST(SUM(COALESCE(u.cache_write_tokens, 0)) AS BIGINT) AS cache_write_tokens, \
+    CAST(SUM(COALESCE(u.cache_saved, 0)) AS BIGINT) AS cache_saved, \
     string_agg(CAST(u.latency_ms AS TEXT), ',') AS latencies";
 
 fn row_totals(row: &Row) -> Result<Totals, StoreError> {
@@ -224,16 +230,24 @@ fn row_totals(row: &Row) -> Result<Totals, StoreError> {
         unpriced: row.get("unpriced")?,
         errors: row.get("errors")?,
         cache_hits: row.get("cache_hits")?,
+        cached_tokens: row.get("cached_tokens")?,
+        cache_write_tokens: row.get("cache_write_tokens")?,
+        cache_saved: row.get("cache_saved")?,
         latencies,
     })
 }
 
 /// Returns one row for each combination of dimensions, with all its totals packed into one text.
-fn rollup_statement(org: OrgId, query: &UsageQuery<'_>, cube: Cube, grain: Grain) -> (String, Vec<Arg>) {
+fn rollup_statement(
+    dialect: Dialect,
+    org: OrgId,
+    query: &UsageQuery<'_>,
+    (cube, grain): (Cube, Grain),
+) -> (String, Vec<Arg>) {
     let UsageQuery { filter, range, group, .. } = *query;
     let group = grouping("d", group);
     let mut values = args![org, range.from, range.to];
-    let conditions = conditions("d", filter, &mut values);
+    let conditions = conditions(dialect, "d", filter, &mut values);
     let sql = format!(
         "SELECT {group} AS grp, (SELECT string_agg(u.totals, ';') FROM {} u \
          WHERE u.dim_id = d.id AND u.at >= $2 AND u.at < $3) AS packed \
@@ -244,7 +258,7 @@ fn rollup_statement(org: OrgId, query: &UsageQuery<'_>, cube: Cube, grain: Grain
     (sql, values)
 }
 
-fn rows_statement(org: OrgId, query: &UsageQuery<'_>) -> (String, Vec<Arg>) {
+fn rows_statement(dialect: Dialect, org: OrgId, query: &UsageQuery<'_>) -> (String, Vec<Arg>) {
     let UsageQuery { filter, range, interval, group } = *query;
     let at = match interval {
         None => format!("CAST({} AS BIGINT)", range.from.0),
@@ -256,7 +270,7 @@ fn rows_statement(org: OrgId, query: &UsageQuery<'_>) -> (String, Vec<Arg>) {
     };
     let grouping = grouping("u", group);
     let mut values = args![org, first_log_id(range.from), first_log_id(range.to)];
-    let mut conditions = conditions("u", filter, &mut values);
+    let mut conditions = conditions(dialect, "u", filter, &mut values);
     if group == Some(UsageGroup::Prompt) {
         conditions.push_str(" AND u.prompt IS NOT NULL");
     }
@@ -271,9 +285,9 @@ fn grouping(table: &str, group: Option<UsageGroup>) -> String {
     group.map_or("CAST(NULL AS TEXT)".into(), |group| format!("CAST({table}.{} AS TEXT)", group.column()))
 }
 
-fn conditions(table: &str, filter: &UsageFilter, values: &mut Vec<Arg>) -> String {
-    let UsageFilter { provider, model, key_id, app_id, team_id, user } = filter;
-    let mut sql = String::new();
+fn conditions(dialect: Dialect, table: &str, filter: &UsageFilter, values: &mut Vec<Arg>) -> String {
+    let UsageFilter { provider, model, key_id, app_id, team_id, user, own } = filter;
+    let mut sql = own.as_ref().map(|own| own.condition(dialect, table, values)).unwrap_or_default();
     for (column, value) in [
         ("provider", provider.clone().map(Arg::from)),
         ("model", model.clone().map(Arg::from)),

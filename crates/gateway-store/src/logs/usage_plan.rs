@@ -7,15 +7,16 @@ use super::usage::{TimeRange, UsageFilter, UsageGroup};
 
 /// The smallest cube that has all columns of the filter and the group.
 pub(super) fn smallest_cube(filter: &UsageFilter, group: Option<UsageGroup>) -> Cube {
-    let UsageFilter { provider, model, key_id, app_id, team_id, user } = filter;
+    let UsageFilter { provider, model, key_id, app_id, team_id, user, own } = filter;
     let models = provider.is_some()
         || model.is_some()
         || matches!(group, Some(UsageGroup::Provider | UsageGroup::Model));
     let keys = key_id.is_some()
+        || own.is_some()
         || app_id.is_some()
         || team_id.is_some()
         || matches!(group, Some(UsageGroup::Key | UsageGroup::App | UsageGroup::Team));
-    let users = user.is_some() || group == Some(UsageGroup::User);
+    let users = user.is_some() || own.is_some() || group == Some(UsageGroup::User);
     if group == Some(UsageGroup::Prompt) {
         return Cube::Prompts;
     }

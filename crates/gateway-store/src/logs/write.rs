@@ -5,14 +5,16 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use gateway_core::llm::preview::last_user_text;
+use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, Tokens};
-use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units};
+use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units, saving_units};
+use gateway_core::word_runs::Run;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
 use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
-use super::{batches, fulltext, otel_ids, partitions, purge, rollup, sessions};
+use super::texts::{BatchTexts, Texts, has_bodies};
+use super::{batches, otel_ids, partitions, purge, rollup, sessions, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
 use crate::row::{Arg, args, json};
@@ -22,11 +24,8 @@ use crate::{Db, StoreError, Tx, exports};
 /// run one at a time; that excludes deadlocks and rows that are counted twice.
 const LOCK: i64 = 0x6761_7465_7761_7903;
 
-const MAX_PREVIEW_CHARS: usize = 200;
 /// Longer values, such as model or user names, are truncated.
 const MAX_TEXT_CHARS: usize = 1024;
-/// Batches up to this size are indexed at once. Larger ones occur only under load; `index_pending` indexes them later.
-pub const MAX_INLINE_INDEXED: usize = 128;
 
 /// What a batch stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,7 +67,7 @@ pub async fn write_prepared(
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
     let mut tx = logs.begin().await?;
-    let written = insert(&mut tx, rows, &texts.0, limits).await?;
+    let written = insert(&mut tx, rows, texts, limits).await?;
     if !written.new.is_empty() {
         kill_point(KillPoint::BatchWritten);
         tx.commit().await?;
@@ -83,14 +82,14 @@ pub async fn check_writable(logs: &Db, like: &LogRow) -> Result<(), StoreError> 
     let probe = probe_like(like);
     partitions::ensure(logs, otel_ids::possible_ids(&probe)).await?;
     let mut tx = logs.begin().await?;
-    let texts = [Texts::of(&probe, true)];
-    insert(&mut tx, &[probe], &texts, &BatchLimits::default()).await.map(|_| ())
+    let (probe, limits) = ([probe], BatchLimits::default());
+    insert(&mut tx, &probe, BatchTexts::of(&probe), &limits).await.map(|_| ())
 }
 
 async fn insert(
     tx: &mut Tx,
     rows: &[LogRow],
-    texts: &[Texts],
+    mut texts: BatchTexts,
     limits: &BatchLimits,
 ) -> Result<Written, StoreError> {
     lock_writers(tx).await?;
@@ -103,10 +102,11 @@ async fn insert(
     let mut days = BatchDays::read(tx, &all).await?;
     let mut admitted = Admitted::default();
     for (at, row) in new {
-        admitted.add(row, &texts[at], days.admit(row, &limits.quotas));
+        let row_texts = texts.rows.get_mut(at).map(std::mem::take).unwrap_or_default();
+        admitted.add(row, row_texts, days.admit(row, &limits.quotas));
     }
     COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
-    store(tx, &admitted).await?;
+    store(tx, &admitted, texts.run).await?;
     rollup::add(tx, &all, &mut days, limits.lines).await?;
     days.write(tx).await?;
     Ok(Written {
@@ -126,9 +126,9 @@ struct Admitted<'a> {
 }
 
 impl<'a> Admitted<'a> {
-    fn add(&mut self, row: &'a LogRow, texts: &Texts, admission: Admission) {
+    fn add(&mut self, row: &'a LogRow, texts: Texts, admission: Admission) {
         match admission {
-            Admission::Whole => self.rows.push((Cow::Borrowed(row), texts.clone())),
+            Admission::Whole => self.rows.push((Cow::Borrowed(row), texts)),
             Admission::WithoutBodies => {
                 let off = BodyStorage::Off;
                 let (request, response) = (Vec::new(), Vec::new());
@@ -143,7 +143,7 @@ impl<'a> Admitted<'a> {
 }
 
 /// Stores everything of the rows but their usage.
-async fn store(tx: &mut Tx, admitted: &Admitted<'_>) -> Result<(), StoreError> {
+async fn store(tx: &mut Tx, admitted: &Admitted<'_>, run: Option<Run>) -> Result<(), StoreError> {
     if admitted.rows.is_empty() {
         return Ok(());
     }
@@ -155,12 +155,16 @@ async fn store(tx: &mut Tx, admitted: &Admitted<'_>) -> Result<(), StoreError> {
         .await?;
     let bodies: Vec<&LogRow> = new.iter().copied().filter(|row| has_bodies(row)).collect();
     BODIES.run(tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()])).await?;
-    let indexed = new.iter().zip(&texts).filter_map(|(row, texts)| Some((row.id, texts.terms.clone()?)));
-    let indexed: Vec<(i64, String)> = indexed.collect();
-    if indexed.is_empty() {
-        fulltext::defer(tx, bodies.iter().map(|row| row.id)).await?;
-    } else {
-        fulltext::insert(tx, indexed).await?;
+    // The run was made before the transaction, of all rows. Mostly all are new, with their bodies.
+    let indexed: Vec<(i64, OrgId, &[u64])> = new
+        .iter()
+        .zip(&texts)
+        .filter(|(row, _)| has_bodies(row))
+        .map(|(row, texts)| (row.id, row.org_id, texts.terms.as_slice()))
+        .collect();
+    let is_same = |run: &Run| run.ids.iter().eq(indexed.iter().map(|(id, ..)| id));
+    if let Some(run) = run.filter(is_same).or_else(|| Run::of(indexed.iter().copied())) {
+        words::add(tx, run).await?;
     }
     batches::add(tx, &new).await?;
     exports::enqueue(tx, &new).await
@@ -199,6 +203,8 @@ fn probe_like(row: &LogRow) -> LogRow {
         cost_usd: None,
         unpriced: false,
         cache: None,
+        cache_marks: None,
+        cache_saved_usd: None,
         attempts: Vec::new(),
         key_id: None,
         app_id: None,
@@ -208,41 +214,13 @@ fn probe_like(row: &LogRow) -> LogRow {
         metadata: serde_json::Map::new(),
         prompt: None,
         traceparent: None,
+        compat: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: b"{}".to_vec(),
         response: b"{}".to_vec(),
         response_is_stream: false,
     }
-}
-
-/// What is derived from the bodies of the rows of a batch.
-pub struct BatchTexts(Vec<Texts>);
-
-impl BatchTexts {
-    pub fn of(rows: &[LogRow]) -> Self {
-        let is_indexed = rows.len() <= MAX_INLINE_INDEXED;
-        Self(rows.iter().map(|row| Texts::of(row, is_indexed)).collect())
-    }
-}
-
-/// What is derived from the bodies of a row.
-#[derive(Clone, Default)]
-struct Texts {
-    preview: Option<String>,
-    /// The entry of the full-text index, unless there is none or it is made later.
-    terms: Option<String>,
-}
-
-impl Texts {
-    fn of(row: &LogRow, is_indexed: bool) -> Self {
-        let terms = (is_indexed && has_bodies(row)).then(|| fulltext::entry_of(row));
-        Self { preview: preview(&row.request), terms }
-    }
-}
-
-fn has_bodies(row: &LogRow) -> bool {
-    !row.request.is_empty() || !row.response.is_empty()
 }
 
 /// The rows that are not stored yet with their positions, without duplicates and rows of deleted organizations, ordered
@@ -261,7 +239,7 @@ async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a
 }
 
 /// The columns of a log row, in the order of `values_of`.
-pub(super) const COLUMNS: [&str; 40] = [
+pub(super) const COLUMNS: [&str; 43] = [
     "id",
     "org_id",
     "request_id",
@@ -288,6 +266,8 @@ pub(super) const COLUMNS: [&str; 40] = [
     "cost",
     "unpriced",
     "cache",
+    "cache_marks",
+    "cache_saved",
     "attempts",
     "key_id",
     "app_id",
@@ -298,6 +278,7 @@ pub(super) const COLUMNS: [&str; 40] = [
     "prompt",
     "prompt_version",
     "traceparent",
+    "compat",
     "request_stored",
     "response_stored",
     "response_is_stream",
@@ -307,7 +288,7 @@ pub(super) const COLUMNS: [&str; 40] = [
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
@@ -338,6 +319,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cost_usd,
         unpriced,
         cache,
+        cache_marks,
+        cache_saved_usd,
         attempts,
         key_id,
         app_id,
@@ -347,6 +330,7 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         metadata,
         prompt,
         traceparent,
+        compat,
         request_stored,
         response_stored,
         request: _,
@@ -381,6 +365,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cost_usd.map(cost_units),
         *unpriced,
         cache.as_deref().map(clean),
+        cache_marks.map(i64::from),
+        cache_saved_usd.map(saving_units),
         json(attempts),
         *key_id,
         *app_id,
@@ -391,17 +377,12 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         prompt.as_ref().map(|prompt| clean(&prompt.name)),
         prompt.as_ref().map(|prompt| prompt.version),
         traceparent.as_deref().map(clean),
+        compat.as_deref().map(clean),
         stored_name(*request_stored),
         stored_name(*response_stored),
         *response_is_stream,
         preview,
     ]
-}
-
-/// The beginning of the last user message.
-pub fn preview(request: &[u8]) -> Option<String> {
-    let text = last_user_text(request)?;
-    Some(text.chars().take(MAX_PREVIEW_CHARS).map(|c| if c == '\0' { ' ' } else { c }).collect())
 }
 
 /// Replaces NUL characters, which PostgreSQL rejects, and truncates long texts.

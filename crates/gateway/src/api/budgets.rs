@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::extract::State;
-use gateway_core::budget::{Amount, Budget, Period, Scope, Unpriced, limit_units};
+use gateway_core::budget::{Amount, Budget, MAX_BUDGETS, Period, Scope, Unpriced, limit_units};
 use gateway_core::ids::{BudgetId, KeyId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::usd;
@@ -22,8 +22,6 @@ use crate::budgets::OrgBudgets;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 
-/// Every proxied request checks all budgets of its organization.
-const MAX_BUDGETS: i64 = 100;
 /// The highest flat charge, 1,000,000 USD.
 const MAX_FLAT: Amount = 1_000_000_000_000_000_000;
 
@@ -77,6 +75,8 @@ struct BudgetView {
     unpriced_flat_usd: Option<f64>,
     /// Spending in the current period.
     spent_usd: f64,
+    /// The part of `spent_usd` that was spent at another gateway before this key was imported.
+    opening_usd: f64,
     /// End of the current period, in UTC.
     resets_at: Timestamp,
     created_at: Timestamp,
@@ -105,6 +105,7 @@ fn view(budget: &Budget, spent: Amount, now: Timestamp) -> BudgetView {
             Unpriced::Flat(flat) => Some(usd(flat)),
         },
         spent_usd: usd(spent),
+        opening_usd: usd(budget.opening_at(now)),
         resets_at: budget.period.end_of(now),
         created_at: budget.created_at,
     }
@@ -197,6 +198,7 @@ async fn create(
         soft_limit,
         hard_limit,
         unpriced,
+        opening: 0,
         created_at: now,
     };
     store::insert(&mut tx, org, &budget).await?;

@@ -185,7 +185,7 @@ async fn create(
     let most = limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
     let mut tx = app.services.logs.begin().await?;
     if !exports::insert(&mut tx, &export, most).await.map_err(name_taken)? {
-        return Err(quotas::exceeded(&caller.org, Quota::Exports, limit.unwrap_or_default()));
+        return Err(quotas::exceeded(caller.org.plan, Quota::Exports, limit.unwrap_or_default()));
     }
     let entry = app.entry().target(export.id, &export.name).created(&state(&export));
     app.record_beside(&mut tx, with_secrets(entry, secrets)).await?;

@@ -1,5 +1,7 @@
 //! API keys: create, list, update, rotate and revoke. The raw key is only in the response that creates it.
 
+mod self_service;
+
 use axum::extract::State;
 use gateway_core::access::Role;
 use gateway_core::accounts::{KeyHash, check_name, format_key, hash_key, key_prefix};
@@ -24,6 +26,7 @@ use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
+use self_service::Bounds;
 
 const DEFAULT_OVERLAP_HOURS: i64 = 24;
 const MAX_OVERLAP_HOURS: i64 = 720;
@@ -121,7 +124,12 @@ async fn create(
     Body(request): Body<NewKey>,
 ) -> ApiResult<Created<CreatedKey>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
-    let scopes = checked_scopes(request.scopes.as_deref())?.unwrap_or_else(Scopes::all);
+    let bounds = Bounds::of(&manager.identity)?;
+    let scopes = checked_scopes(request.scopes.as_deref())?;
+    let scopes = match &bounds {
+        Some(bounds) => bounds.check(scopes)?,
+        None => scopes.unwrap_or_else(Scopes::all),
+    };
     let org = manager.identity.org.id;
     let actor = manager.identity.actor();
     let mut generated = generate(&app, org, request.name, request.app_id, Some(actor.clone()))?;
@@ -130,12 +138,19 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
     check_app(&mut tx, org, request.app_id).await?;
+    if let Some(bounds) = &bounds {
+        bounds.check_count(&mut tx, &manager.identity, app.services.clock.now()).await?;
+    }
     insert_with_event(&app, &mut tx, &generated, &actor).await?;
     let key = &generated.key;
     tx.record(app.entry().target(key.id, &key.name).created(&KeyView::from(key.clone())));
     // A node may remember that it did not know this key.
-    let pending = invalidation::record(&mut tx, Invalidation::Key(generated.hash)).await?;
-    invalidation::commit(tx, [pending], &app.cluster).await?;
+    let mut pending = vec![invalidation::record(&mut tx, Invalidation::Key(generated.hash)).await?];
+    if let Some(limit) = bounds.as_ref().and_then(|bounds| bounds.budget) {
+        self_service::insert_budget(&app, &mut tx, key, limit).await?;
+        pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
+    }
+    invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Created(CreatedKey { key: generated.key.into(), raw_key: generated.raw }))
 }
 
@@ -179,7 +194,10 @@ async fn update(
     PathParam(id): PathParam<KeyId>,
     Body(change): Body<KeyChange>,
 ) -> ApiResult<Json<KeyView>> {
-    let scopes = checked_scopes(change.scopes.as_deref())?;
+    let scopes = match (checked_scopes(change.scopes.as_deref())?, Bounds::of(&manager.identity)?) {
+        (Some(scopes), Some(bounds)) => Some(bounds.check(Some(scopes))?),
+        (scopes, _) => scopes,
+    };
     if let Some(name) = &change.name {
         check_name(name).map_err(|why| Problem::field("name", why))?;
     }
@@ -257,6 +275,9 @@ async fn rotate(
     // Without an overlap the number of valid keys stays the same.
     if overlap_hours > 0 {
         quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
+        if let Some(bounds) = Bounds::of(&manager.identity)? {
+            bounds.check_overlap(&mut tx, &manager.identity, app.services.clock.now()).await?;
+        }
     }
     let (mut old, hash) = find_managed(&mut tx, &manager, id).await?;
     // Read after the row is locked: a concurrent rotation may have expired the key while this one waited.

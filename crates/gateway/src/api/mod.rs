@@ -15,9 +15,11 @@ mod eval_results;
 mod evals;
 mod exports;
 pub mod extract;
+mod import;
 mod invites;
 mod keys;
 mod logs;
+mod me;
 mod members;
 mod metrics;
 mod models;
@@ -61,6 +63,7 @@ pub fn areas() -> Vec<Area> {
         budgets::area(),
         providers::area(),
         models::area(),
+        import::area(),
         prompts::area(),
         datasets::area(),
         evals::area(),
@@ -68,6 +71,7 @@ pub fn areas() -> Vec<Area> {
         logs::area(),
         sessions::area(),
         users::area(),
+        me::area(),
         usage::area(),
         metrics::area(),
         cache::area(),

@@ -1,7 +1,8 @@
 //! Named models of an organization: what a model name means, in versions.
 
 use axum::extract::State;
-use gateway_core::ids::ModelId;
+use gateway_core::ids::{ModelId, OrgId};
+use gateway_core::llm::prompt_cache::PromptCache;
 use gateway_core::models::{
     CacheDefault, Definition, InvalidModel, MAX_BYTES, ModelPrice, Severity, Strategy, Target,
     check_model_name,
@@ -9,6 +10,7 @@ use gateway_core::models::{
 use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::models::{self as store, StoredModel};
+use gateway_store::prompt_cache_pauses;
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -20,6 +22,8 @@ use super::extract::{FromPath, LimitedBody, PathParam, QueryParams};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
+use super::usage::PauseView;
+use crate::app::App;
 use crate::auth::CachedOrg;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
@@ -57,7 +61,8 @@ impl FromPath for NameOrId {
 /// A definition in a request. The fields that only responses have are accepted, so that a response can be sent back.
 struct DefinitionBody(Definition);
 
-const READ_ONLY: [&str; 5] = ["id", "version", "created_by", "created_at", "updated_at"];
+const READ_ONLY: [&str; 6] =
+    ["id", "version", "created_by", "created_at", "updated_at", "prompt_cache_pauses"];
 
 impl<'de> Deserialize<'de> for DefinitionBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -94,6 +99,9 @@ struct ModelView {
     timeout_ms: Option<u64>,
     first_byte_timeout_ms: Option<u64>,
     cache: Option<CacheDefault>,
+    prompt_cache: Option<PromptCache>,
+    /// Keys for which its prompt caching is paused because it lost money. A new version ends the pauses.
+    prompt_cache_pauses: Vec<PauseView>,
     price: Option<ModelPrice>,
     hidden: bool,
     enabled: bool,
@@ -113,7 +121,8 @@ impl TryFrom<StoredModel> for ModelView {
         let StoredModel { id, name, version, definition, created_by, created_at, updated_at } = model;
         let definition: Definition = serde_json::from_str(&definition).map_err(Problem::internal)?;
         let Definition { description, strategy, targets, retries, timeout_ms, .. } = definition;
-        let Definition { first_byte_timeout_ms, cache, price, hidden, enabled, .. } = definition;
+        let Definition { first_byte_timeout_ms, cache, prompt_cache, price, hidden, enabled, .. } =
+            definition;
         Ok(Self {
             id,
             name,
@@ -124,6 +133,8 @@ impl TryFrom<StoredModel> for ModelView {
             timeout_ms,
             first_byte_timeout_ms,
             cache,
+            prompt_cache,
+            prompt_cache_pauses: Vec::new(),
             price,
             hidden,
             enabled,
@@ -147,7 +158,8 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<NamedModelList>> {
     let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let (models, next_cursor) = page::try_into_views(found)?;
+    let (mut models, next_cursor): (Vec<ModelView>, _) = page::try_into_views(found)?;
+    add_pauses(&app, caller.org.id, &mut models).await?;
     Ok(Json(NamedModelList { models, next_cursor }))
 }
 
@@ -168,7 +180,19 @@ async fn get(
         return Err(Problem::field("version", "must be a whole number of at least 1"));
     }
     let found = store::find(&app.services.db, caller.org.id, &name, params.version).await?;
-    found.ok_or_else(Problem::not_found)?.try_into().map(Json)
+    let mut model: ModelView = found.ok_or_else(Problem::not_found)?.try_into()?;
+    add_pauses(&app, caller.org.id, std::slice::from_mut(&mut model)).await?;
+    Ok(Json(model))
+}
+
+async fn add_pauses(app: &App, org: OrgId, models: &mut [ModelView]) -> ApiResult<()> {
+    for pause in prompt_cache_pauses::list(&app.services.db, org).await? {
+        let paused = models.iter_mut().find(|model| pause.model.as_deref() == Some(&*model.name));
+        if let Some(model) = paused {
+            model.prompt_cache_pauses.push(pause.into());
+        }
+    }
+    Ok(())
 }
 
 async fn create(
@@ -222,6 +246,7 @@ async fn update(
         ..before.clone()
     };
     store::insert_version(&mut tx, &model).await?;
+    prompt_cache_pauses::delete(&mut tx, org, Some(&model.name)).await?;
     let view = ModelView::try_from(model)?;
     let entry = app.entry().target(view.id, &view.name);
     tx.record(entry.changed(&ModelView::try_from(before)?, &view));
@@ -241,6 +266,7 @@ async fn delete(
     if !store::delete(&mut tx, org, found.id).await? {
         return Err(Problem::not_found());
     }
+    prompt_cache_pauses::delete(&mut tx, org, Some(&found.name)).await?;
     tx.record(app.entry().target(found.id, &found.name).deleted(&ModelView::try_from(found.clone())?));
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;

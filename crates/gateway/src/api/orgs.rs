@@ -2,11 +2,14 @@
 
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
-use gateway_core::accounts::{AuditReads, OrgSettings, check_name, check_slug};
+use gateway_core::accounts::{Affinity, AuditReads, OrgSettings, SelfServiceKeys, check_name, check_slug};
 use gateway_core::audit::Chain;
+use gateway_core::budget::limit_units;
 use gateway_core::ids::{OrgId, UserId};
+use gateway_core::llm::prompt_cache::PromptCache;
+use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
-use gateway_store::{StoreError, Tx, audit, exports, members, org_purges, orgs};
+use gateway_store::{StoreError, Tx, audit, exports, members, org_purges, orgs, prompt_cache_pauses};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -138,6 +141,13 @@ struct SettingsChange {
     /// The name of a provider, or `auto`. Null: requests must name a provider.
     #[serde(default, deserialize_with = "double_option")]
     default_provider: Option<Option<String>>,
+    /// Replaces the whole setting, and ends its pauses.
+    #[serde(default, deserialize_with = "optional_object")]
+    prompt_cache: Option<PromptCache>,
+    affinity: Option<Affinity>,
+    /// Null: members make keys up to their own rights.
+    #[serde(default, deserialize_with = "double_option")]
+    self_service_keys: Option<Option<SelfServiceKeys>>,
 }
 
 async fn update(
@@ -173,6 +183,9 @@ async fn update(
     let auditors = change.settings.as_ref().and_then(|change| change.auditors.as_deref());
     check_auditors(&mut tx, org, auditors.unwrap_or_default()).await?;
     orgs::update(&mut tx, org, change.name.as_deref(), change.plan, settings.as_ref()).await?;
+    if change.settings.as_ref().is_some_and(|change| change.prompt_cache.is_some()) {
+        prompt_cache_pauses::delete(&mut tx, org, None).await?;
+    }
     let updated = orgs::find_in_tx(&mut tx, org).await?.ok_or_else(Problem::not_found)?;
     let (before, after) =
         (OrgView::from((current, caller.role)), OrgView::from((updated.clone(), caller.role)));
@@ -207,11 +220,35 @@ fn check_default_provider(caller: &Identity, change: &SettingsChange) -> ApiResu
     }
 }
 
+fn check_self_service_keys(bounds: Option<&SelfServiceKeys>) -> ApiResult<()> {
+    let Some(SelfServiceKeys { scopes, budget_usd, max }) = bounds else { return Ok(()) };
+    let field = |name: &str, why: String| Problem::field(&format!("settings.self_service_keys.{name}"), why);
+    Scopes::parse(scopes).map_err(|why| field("scopes", why.to_string()))?;
+    if let Some(usd) = budget_usd {
+        limit_units(*usd).map_err(|why| field("budget_usd", why.to_owned()))?;
+    }
+    if max.is_some_and(|max| !(1..=1_000).contains(&max)) {
+        return Err(field("max", "must be from 1 to 1000".to_owned()));
+    }
+    Ok(())
+}
+
 fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange) -> ApiResult<OrgSettings> {
     settings.log_bodies = change.log_bodies.unwrap_or(settings.log_bodies);
     settings.audit_reads = change.audit_reads.unwrap_or(settings.audit_reads);
     if let Some(provider) = &change.default_provider {
         settings.default_provider.clone_from(provider);
+    }
+    if let Some(setting) = change.prompt_cache {
+        setting
+            .check()
+            .map_err(|(field, why)| Problem::field(&format!("settings.prompt_cache.{field}"), why))?;
+        settings.prompt_cache = setting;
+    }
+    settings.affinity = change.affinity.unwrap_or(settings.affinity);
+    if let Some(bounds) = &change.self_service_keys {
+        check_self_service_keys(bounds.as_ref())?;
+        settings.self_service_keys.clone_from(bounds);
     }
     if let Some(days) = change.audit_retention_days {
         if !AUDIT_RETENTION.contains(&days) {

@@ -7,9 +7,12 @@ use std::time::Duration;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{HOUR, MINUTE, Timestamp};
 use gateway_store::db::Dialect;
-use gateway_store::{audit, cache_purges, invites, orgs, sign_ins, user_sessions};
+use gateway_store::prompt_cache_pauses::{self, Pause};
+use gateway_store::{StoreError, audit, cache_purges, invites, orgs, sign_ins, user_sessions};
 
 use super::App;
+use crate::cluster::invalidation::{self, Invalidation};
+use crate::proxy::prompt_cache::Loss;
 use crate::rate_limits::KNOWN_ADDRESS_AGE;
 use crate::services::Services;
 
@@ -22,6 +25,7 @@ pub async fn housekeeping(app: Arc<App>) {
     loop {
         let is_last = tokio::time::timeout(HOUSEKEEPING_INTERVAL, tasks.drained()).await.is_ok();
         app.proxy.access.record_last_uses().await;
+        pause_prompt_caches(&app).await;
         if is_last {
             return;
         }
@@ -54,6 +58,27 @@ pub async fn housekeeping(app: Arc<App>) {
             }
         }
     }
+}
+
+/// Pauses prompt caching where it lost money. A pause that cannot be stored is found again after a hundred calls.
+async fn pause_prompt_caches(app: &App) {
+    for loss in app.proxy.prompt_caches.take_losses() {
+        match store_pause(app, &loss).await {
+            Ok(()) => {
+                tracing::info!(org = %loss.org, key = ?loss.key, model = ?loss.model, "prompt caching lost money over 100 calls of a key; it is paused for the key");
+            }
+            Err(error) => tracing::debug!(%error, "cannot pause prompt caching that lost money"),
+        }
+    }
+}
+
+async fn store_pause(app: &App, loss: &Loss) -> Result<(), StoreError> {
+    let Loss { org, key, model, saved } = loss.clone();
+    let pause = Pause { key_id: key, model, saved, paused_at: app.services.clock.now() };
+    let mut tx = app.services.db.begin().await?;
+    prompt_cache_pauses::insert(&mut tx, org, &pause).await?;
+    let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
+    invalidation::commit(tx, [pending], &app.cluster).await
 }
 
 /// Keeps the connection to Redis open, and the cache tier that depends on it running.

@@ -45,6 +45,7 @@ use crate::metrics::Metrics;
 use crate::outbound::clients::Clients;
 use crate::prompts::Prompts;
 use crate::proxy::Worker;
+use crate::proxy::prompt_cache::PromptCaches;
 use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
 use crate::quotas::QuotaUsage;
@@ -159,6 +160,7 @@ fn proxy_state(
         worker: Worker { lane: config.workers, clients: Clients::new() },
         prices: load_prices(config.prices_file.as_deref())?,
         health: TargetHealth::default(),
+        prompt_caches: PromptCaches::default(),
         cache: open_cache(services, redis.as_ref(), &access)?,
         access,
         audit: Arc::new(AuditQueue::new(Arc::clone(services))),

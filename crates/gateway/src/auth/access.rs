@@ -4,14 +4,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use gateway_core::access::Role;
-use gateway_core::accounts::{KeyHash, hash_key};
+use gateway_core::accounts::{KeyHash, hash_foreign_key, hash_key};
 use gateway_core::cache::CacheKey;
 use gateway_core::ids::{KeyId, OrgId, TokenId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::accounts::Membership;
 use gateway_store::cache_purges::{self, Generation};
+use gateway_store::foreign_keys::{self, ForeignKey};
 use gateway_store::user_sessions::{self, IssuedToken};
-use gateway_store::{StoreError, accounts, keys, models, orgs, providers};
+use gateway_store::{StoreError, accounts, keys, models, orgs, prompt_cache_pauses, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -41,6 +42,8 @@ pub struct Access {
     keys: LoadingCache<KeyHash, CachedKey>,
     /// Keys that the database does not have, each with the end of its entry.
     unknown_keys: LoadingCache<KeyHash, Timestamp>,
+    /// Keys that other gateways made, by their own hashes.
+    foreign_keys: LoadingCache<KeyHash, ForeignKey>,
     orgs: LoadingCache<OrgId, CachedOrg>,
     members: LoadingCache<(OrgId, UserId), Membership>,
     sessions: LoadingCache<TokenId, CachedSession>,
@@ -63,6 +66,7 @@ impl Access {
             operator,
             keys: LoadingCache::default(),
             unknown_keys: LoadingCache::with_capacity(MAX_UNKNOWN_KEYS_PER_SHARD),
+            foreign_keys: LoadingCache::default(),
             orgs: LoadingCache::default(),
             members: LoadingCache::default(),
             sessions: LoadingCache::default(),
@@ -83,6 +87,51 @@ impl Access {
         }
         let status = self.rate_limiter.count_failure(FailureKind::Request, address);
         Err(if status.allowed { Denied::Invalid } else { Denied::TooMany(status) })
+    }
+
+    /// Identifies the caller by a key that another gateway made, for paths below `/compat`. It has the rights and the end
+    /// of the key that it was imported as.
+    pub async fn authenticate_foreign(
+        self: &Arc<Self>,
+        raw: &str,
+        address: IpAddr,
+    ) -> Result<Identity, Denied> {
+        let hash = hash_foreign_key(raw);
+        if let Some(identity) = self.foreign_cached(hash) {
+            return Ok(identity);
+        }
+        // Only the main runtime uses the database.
+        let access = Arc::clone(self);
+        let loading = async move { access.load_foreign(hash, address).await };
+        let identified = self.services.tasks.runtime.spawn(loading).await.map_err(|_| Denied::Unavailable)?;
+        if !matches!(identified, Err(Denied::Invalid)) {
+            return identified;
+        }
+        let status = self.rate_limiter.count_failure(FailureKind::Request, address);
+        Err(if status.allowed { Denied::Invalid } else { Denied::TooMany(status) })
+    }
+
+    fn foreign_cached(&self, hash: KeyHash) -> Option<Identity> {
+        let key = self.keys.peek(&self.foreign_keys.peek(&hash)?.key_hash)?;
+        let org = self.orgs.peek(&key.org_id)?;
+        self.authorize_key(key, org).ok()
+    }
+
+    async fn load_foreign(&self, hash: KeyHash, address: IpAddr) -> Result<Identity, Denied> {
+        let status = self.rate_limiter.peek_failure(FailureKind::KeyLookup, address);
+        if !status.allowed {
+            return Err(Denied::TooMany(status));
+        }
+        let db = &self.services.db_authentication;
+        let found =
+            self.foreign_keys.get(&hash, || foreign_keys::find(db, hash)).await.map_err(unavailable)?;
+        let Some(foreign) = found else {
+            self.rate_limiter.count_failure(FailureKind::KeyLookup, address);
+            return Err(Denied::Invalid);
+        };
+        let key = self.key(foreign.key_hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        let org = self.org(key.org_id).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
+        self.authorize_key(key, org)
     }
 
     /// True if the headers still authenticate a caller that reads the same log rows. While the database is unreachable,
@@ -167,12 +216,14 @@ impl Access {
     pub fn invalidate_keys_of(&self, org: OrgId) {
         self.keys.invalidate_if(move |_, key| key.org_id == org);
         self.members.invalidate_if(move |(of, _), _| *of == org);
+        self.foreign_keys.invalidate_if(move |_, key| key.org == org);
     }
 
     pub fn invalidate_all(&self) {
         self.orgs.invalidate_all();
         self.keys.invalidate_all();
         self.unknown_keys.invalidate_all();
+        self.foreign_keys.invalidate_all();
         self.members.invalidate_all();
         self.sessions.invalidate_all();
     }
@@ -296,6 +347,8 @@ impl Access {
                 let providers = OrgProviders::new(vault, operator, id, &stored);
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
                 let models = OrgModels::new(models::latest(db, id).await?);
+                let pauses = prompt_cache_pauses::list(db, id).await?.into_iter();
+                let prompt_cache_pauses = pauses.map(|pause| (pause.key_id, pause.model)).collect();
                 let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;
                 let memory = self.services.memory.account(id);
@@ -307,6 +360,7 @@ impl Access {
                     settings,
                     providers,
                     models,
+                    prompt_cache_pauses,
                     cache_purges,
                     budgets,
                     memory,

@@ -1,6 +1,6 @@
 //! The cached facts about API keys and organizations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +26,8 @@ pub struct CachedOrg {
     pub settings: OrgSettings,
     pub providers: OrgProviders,
     pub models: OrgModels,
+    /// Keys, and named models or the organization's own setting, for which prompt caching is paused.
+    pub prompt_cache_pauses: HashSet<(Option<KeyId>, Option<String>)>,
     /// The purges of its cached responses.
     pub(super) cache_purges: CachePurges,
     /// `None` if the organization has no budgets.

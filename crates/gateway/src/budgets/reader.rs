@@ -50,7 +50,7 @@ impl Spending {
         let (cost, unpriced) = counted.fold((0, 0_u64), |(cost, unpriced): (Amount, u64), day| {
             (cost + Amount::from(day.cost), unpriced.saturating_add(day.unpriced_calls))
         });
-        let stored = budget.sum_of(cost, unpriced);
+        let stored = budget.sum_of(cost, unpriced).saturating_add(budget.opening_at(now));
         let is_own = |(notice, period): &&(LimitNotice, String)| {
             notice.budget == budget.id && notice.starts_at == starts_at && period == budget.period.as_str()
         };

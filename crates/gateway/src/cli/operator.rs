@@ -53,7 +53,7 @@ pub async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Fai
         .ok_or_else(|| Failure::Other(format!("there is no organization with the slug '{slug}'")))
 }
 
-fn operator_entry(chain: Chain, action: &str, target: Target) -> Draft {
+pub fn operator_entry(chain: Chain, action: &str, target: Target) -> Draft {
     let at = Clock::default().now();
     let seconds = u64::try_from(at.unix_seconds()).unwrap_or(0);
     Draft {

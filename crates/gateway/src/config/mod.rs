@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use gateway_core::access::Plan;
 use gateway_core::accounts::OrgSettings;
+use gateway_core::compat::Dialect;
 use gateway_core::llm::providers::builtin;
 use gateway_core::pricing::PriceTable;
 use gateway_core::quotas::Quotas;
@@ -65,6 +66,8 @@ pub struct Config {
     pub signup: Signup,
     pub operator_credentials: OperatorCredentials,
     pub operator_objects: OperatorObjects,
+    /// The dialects that are served below `/compat`.
+    pub compat: Vec<&'static Dialect>,
     pub judge: Box<JudgeDefaults>,
     pub public_docs: bool,
     pub eval_queue: usize,
@@ -175,6 +178,16 @@ pub fn load_raw(file: Option<&Path>) -> Result<RawSettings, ConfigError> {
     RawSettings::load(file.or(named.as_deref()), variables)
 }
 
+/// A variable of the environment that an imported file refers to.
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
+pub fn variable(name: &str) -> Option<String> {
+    // A name with `=` or NUL cannot be set.
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return None;
+    }
+    std::env::var(name).ok()
+}
+
 impl Config {
     /// Validates every value. Missing secrets are generated once and stored in the data directory.
     pub fn validate(values: &RawSettings) -> Result<Self, ConfigError> {
@@ -223,6 +236,7 @@ impl Config {
             signup: operator::signup(values)?,
             operator_credentials: operator::credentials(values)?,
             operator_objects: operator::objects(values)?,
+            compat: operator::compat(values)?,
             judge: Box::new(JudgeDefaults {
                 judge_provider: non_empty(values, "judge_provider")?,
                 judge_model: non_empty(values, "judge_model")?,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use gateway_core::access::Plan;
 use gateway_core::accounts::check_slug;
+use gateway_core::compat::{DIALECTS, Dialect, named};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::parse::{choice, invalid};
@@ -142,4 +143,13 @@ pub(super) fn canonical(network: IpNet) -> IpNet {
     let IpAddr::V4(address) = IpAddr::V6(v6.addr()).to_canonical() else { return network };
     let length = v6.prefix_len().checked_sub(96);
     length.and_then(|length| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
+}
+
+/// The dialects that are served, by their names.
+pub(super) fn compat(values: &RawSettings) -> Result<Vec<&'static Dialect>, ConfigError> {
+    let names = values.get("compat").split(',').map(str::trim).filter(|name| !name.is_empty());
+    let known = || DIALECTS.iter().map(|dialect| dialect.name).collect::<Vec<_>>().join(", ");
+    names
+        .map(|name| named(name).ok_or_else(|| invalid("compat", &format!("names among {}", known()))))
+        .collect()
 }

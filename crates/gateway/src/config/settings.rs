@@ -94,6 +94,12 @@ pub static SETTINGS: &[Setting] = &[
         "organizations that may use the operator's provider credentials: all, off, or a list of slugs and plan:NAME",
     ),
     plain(
+        "compat",
+        "",
+        "comma-separated; clients of other gateways served below /compat/NAME: litellm, portkey, helicone, openrouter, \
+         bifrost",
+    ),
+    plain(
         "operator_objects",
         "refuse",
         "objects that providers keep for the operator's credential (files, batches, …): refuse, or shared by all",

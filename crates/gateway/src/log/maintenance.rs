@@ -1,5 +1,5 @@
-//! Background maintenance of stored log rows: indexes rows for search whose indexing was deferred under load, and
-//! removes rows that are older than their retention.
+//! Background maintenance of stored log rows: merges the runs of the search index, indexes rows whose words an earlier
+//! version has put off, and removes rows that are older than their retention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub async fn run(services: Arc<Services>, spool: Arc<Spool>) {
     let mut next_sweep = services.clock.now();
     let mut load = LoadMonitor::new(&spool);
     while tokio::time::timeout(TICK, services.tasks.stopping()).await.is_err() {
-        if let Err(error) = index_pending(&services, &spool, &mut load).await {
+        if let Err(error) = update_index(&services, &spool, &mut load).await {
             tracing::debug!(%error, "cannot update the search index; it is retried");
         }
         let now = services.clock.now();
@@ -47,7 +47,11 @@ pub async fn run(services: Arc<Services>, spool: Arc<Spool>) {
     }
 }
 
-async fn index_pending(services: &Services, spool: &Spool, load: &mut LoadMonitor) -> Result<(), StoreError> {
+async fn update_index(services: &Services, spool: &Spool, load: &mut LoadMonitor) -> Result<(), StoreError> {
+    // New rows take precedence over the index.
+    while !services.tasks.is_stopping() && logs::merge_runs(&services.logs_low_priority).await? {
+        tokio::task::yield_now().await;
+    }
     while !services.tasks.is_stopping() {
         let rows =
             if load.pace(spool, Duration::ZERO) == Pace::Normal { INDEX_ROWS } else { YIELDING_INDEX_ROWS };
@@ -55,7 +59,6 @@ async fn index_pending(services: &Services, spool: &Spool, load: &mut LoadMonito
         if i64::try_from(done).is_ok_and(|done| done < rows) {
             break;
         }
-        // New rows take precedence over the index.
         tokio::task::yield_now().await;
     }
     Ok(())

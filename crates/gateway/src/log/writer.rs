@@ -33,7 +33,7 @@ const BATCH_ROWS: usize = 1_000;
 const READ_BYTES: u64 = 4 << 20;
 /// What is stored in one transaction, except at the yielding pace. A reader that comes meanwhile waits for it.
 const BATCH_BYTES: u64 = 1 << 20;
-const YIELDING_READ_BYTES: u64 = 256 << 10;
+const YIELDING_READ_BYTES: u64 = 512 << 10;
 
 #[derive(Clone)]
 pub struct LogWriter {
@@ -250,8 +250,6 @@ impl LogWriter {
         let pace = self.pace(progress, pass);
         let (read_bytes, batch_rows) = match pace {
             Pace::Yielding => (YIELDING_READ_BYTES, progress.batch.rows()),
-            // Readers may search, so the rows are indexed at once.
-            _ if pass.has_readers => (BATCH_BYTES, logs::MAX_INLINE_INDEXED),
             Pace::Normal | Pace::Urgent => (BATCH_BYTES, BATCH_ROWS),
         };
         let offset = progress.offset(segment);
@@ -278,7 +276,7 @@ impl LogWriter {
             let (count, started) = (batch.len(), Instant::now());
             self.store_or_set_aside(batch, pace).await?;
             if pace == Pace::Yielding {
-                progress.batch.record(count, started.elapsed(), logs::MAX_INLINE_INDEXED);
+                progress.batch.record(count, started.elapsed(), BATCH_ROWS);
             }
         }
         self.spool.mark_stored(found.length);

@@ -27,9 +27,8 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
     let Principal::Key(key) = &context.identity.principal else { return Ok(()) };
     let lists_models = plan.directives.operation == Operation::Models
         && matches!(context.head.method, Method::GET | Method::HEAD);
-    if let Some(PlannedModel { name, model, .. }) = &plan.model {
-        let providers = model.targets().iter().map(|target| target.provider.as_str());
-        if key.scopes.allow_named(name, providers) {
+    if let Some(planned @ PlannedModel { name, .. }) = &plan.model {
+        if planned.is_allowed(&key.scopes) {
             return Ok(());
         }
         let why =

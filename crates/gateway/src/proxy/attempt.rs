@@ -23,6 +23,10 @@ pub struct Attempt<'a> {
     pub retries: u32,
     pub translation: Option<Translation>,
     pub usage_chunk: UsageChunk,
+    /// The prompt-cache marks that the gateway added. None: it was not to add any.
+    pub cache_marks: Option<u32>,
+    /// The prompt begins like an earlier call of the conversation. None: not known yet.
+    pub is_head_repeated: Option<bool>,
 }
 
 /// Which side requested the usage chunk at the end of a stream.
@@ -47,6 +51,8 @@ impl<'a> Attempt<'a> {
             retries: 0,
             translation: None,
             usage_chunk: UsageChunk::Callers,
+            cache_marks: None,
+            is_head_repeated: None,
         }
     }
 

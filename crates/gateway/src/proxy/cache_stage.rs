@@ -25,13 +25,13 @@ use serde_json::{Value, json};
 use super::Proxy;
 use super::attempt::Attempt;
 use super::context::RequestContext;
-use super::headers;
 use super::internal_request::{Endpoint, InternalRequest, ModelResponse};
 use super::plan::Plan;
 use super::record::Record;
 use super::response_body::MeteredBody;
 use super::response_format::{BufferedContent, EVENT_STREAM, ResponseContent};
 use super::state::ProxyState;
+use super::{cost, headers};
 use crate::auth::Identity;
 use crate::cache::{CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, Lookup, SemanticQuery};
 use crate::memory::{MemoryExhausted, hold};
@@ -209,7 +209,7 @@ pub fn response_chunks(
     let Some(format) = plan.client_wire_format().filter(|_| plan.caller_streams()) else {
         return Ok(Some(VecDeque::from([hold(entry.body.clone(), memory)])));
     };
-    let Ok(events) = aggregate::synthesize_stream(format, &entry.body, plan.facts.include_usage) else {
+    let Ok(events) = aggregate::synthesize_stream(format, &entry.body, plan.shows_usage()) else {
         return Ok(None);
     };
     memory.resize(events.iter().map(Vec::len).sum())?;
@@ -238,6 +238,9 @@ pub fn respond_from_cache(
     headers.insert(AGE, entry.age_seconds(context.now()).into());
     record.set_cache_hit(entry);
     headers::add_cached(&mut headers, context.identity, &record);
+    if plan.directives.wants_cost {
+        cost::insert(&mut headers, record.cost_so_far());
+    }
     let content = BufferedContent { raw: entry.body.clone(), body: entry.body.clone(), chunks };
     let content = ResponseContent::Buffered(content);
     let body = MeteredBody::new(&Attempt::new(plan, 0), &headers, content, record, None);

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use gateway_core::llm::ClientFormat;
 use gateway_core::llm::paths::{Operation, RequestPath};
+use gateway_core::llm::prompt_cache::PromptCacheMode;
 use gateway_core::models::{CacheDefaultMode, Model};
 use gateway_core::route::{FallbackStep, MAX_RETRIES, RouteStrategy, parse_chain};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 
+use super::affinity::Affinity;
 use super::cache_stage::CacheDirectives;
 use super::context::RequestContext;
 use super::headers::{CACHE, PROVIDER};
+use super::prompt_cache::PromptCacheDirective;
 use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem};
 
@@ -38,6 +41,11 @@ pub struct Directives {
     /// The caller says in a header whether to use the cache.
     pub has_cache_header: bool,
     pub session: Option<String>,
+    /// What keeps the calls of a conversation without a session together.
+    pub affinity: Option<Affinity>,
+    pub prompt_cache: PromptCacheDirective,
+    /// `X-Gateway-Cost`
+    pub wants_cost: bool,
     pub user: Option<String>,
     pub metadata: Map<String, Value>,
     pub log_bodies: bool,
@@ -80,6 +88,9 @@ impl Directives {
             cache: cache(headers)?,
             has_cache_header: headers.get(CACHE.as_str()).is_some(),
             session: headers.tag("x-gateway-session")?,
+            affinity: None,
+            prompt_cache: prompt_cache(context, headers)?,
+            wants_cost: headers.one_of("x-gateway-cost", &["true", "false"])? == Some("true"),
             user: headers.tag("x-gateway-user")?,
             metadata: metadata(headers)?,
             log_bodies: config.log_bodies
@@ -90,8 +101,24 @@ impl Directives {
         })
     }
 
-    /// Takes over what a named model says about calls that do not say it themselves.
-    pub fn adopt(&mut self, model: &Model) {
+    /// What keeps the calls of a conversation together.
+    pub fn conversation(&self) -> Option<&str> {
+        let derived = || self.affinity.as_ref().map(|affinity| affinity.text.as_str());
+        self.session.as_deref().or_else(derived)
+    }
+
+    /// The same, if it is not only derived from how the conversation begins.
+    pub fn named_conversation(&self) -> Option<&str> {
+        let is_derived = self.affinity.as_ref().is_some_and(|affinity| !affinity.is_named);
+        self.conversation().filter(|_| !is_derived)
+    }
+
+    /// Takes over what a named model says about calls that do not say it themselves. `name` is the one that it is stored
+    /// with.
+    pub fn adopt(&mut self, model: &Model, name: impl FnOnce() -> String) {
+        if let Some(setting) = model.prompt_cache {
+            self.prompt_cache.adopt(setting, name());
+        }
         if let Some(default) = model.cache.as_ref().filter(|_| !self.has_cache_header) {
             self.cache = Some(CacheDirectives {
                 mode: match default.mode {
@@ -207,6 +234,15 @@ fn cache(headers: &GatewayHeaders<'_>) -> ApiResult<Option<CacheDirectives>> {
         Some(_) => CacheMode::Exact,
     };
     Ok(Some(CacheDirectives { mode, ttl: Duration::from_secs(ttl), namespace, threshold }))
+}
+
+fn prompt_cache(
+    context: RequestContext<'_>,
+    headers: &GatewayHeaders<'_>,
+) -> ApiResult<PromptCacheDirective> {
+    let mode = headers.one_of("x-gateway-prompt-cache", &["auto", "off"])?;
+    let mode = mode.map(|mode| if mode == "auto" { PromptCacheMode::Auto } else { PromptCacheMode::Off });
+    Ok(PromptCacheDirective::new(context.identity.org.settings.prompt_cache, mode))
 }
 
 fn max_retries(headers: &GatewayHeaders<'_>) -> ApiResult<Option<u32>> {

@@ -42,6 +42,7 @@ pub async fn try_targets<'a>(
         queue: TargetQueue::new(plan.unreserved(), reserved),
         deadline: record.started() + context.services.config.proxy_timeout,
         seed: plan.seed(context.identity, record.id()),
+        is_head_repeated: None,
     };
     attempts.run(record).await
 }
@@ -56,6 +57,8 @@ struct AttemptLoop<'c, 'a> {
     deadline: Instant,
     /// Seeds the choice of credentials.
     seed: u64,
+    /// The prompt begins like an earlier call of the conversation. Known once a target takes marks.
+    is_head_repeated: Option<bool>,
 }
 
 impl<'a> AttemptLoop<'_, 'a> {
@@ -176,7 +179,8 @@ impl<'a> AttemptLoop<'_, 'a> {
             context: self.tries_another_after(attempt, Refusal::Context),
             content_filter: self.tries_another_after(attempt, Refusal::ContentFilter),
         };
-        let body = match self.payload.for_attempt(attempt, !has_alternative, memory) {
+        attempt.is_head_repeated = self.is_head_repeated;
+        let body = match self.payload.for_attempt(self.context, attempt, !has_alternative) {
             Ok(body) => body,
             Err(PayloadError::Sent) => {
                 return Err(AttemptError::timeout("the request body cannot be sent again"));
@@ -184,6 +188,8 @@ impl<'a> AttemptLoop<'_, 'a> {
             Err(PayloadError::Untranslatable(problem)) => return Err(untranslatable(attempt, problem)),
             Err(PayloadError::MemoryExhausted(overloaded)) => return Err(overloaded.into()),
         };
+        self.is_head_repeated = attempt.is_head_repeated;
+        record.set_cache_marks(attempt.cache_marks);
         let mut response = if attempt.provider().is_sandbox() {
             sandbox::respond(self.context, attempt, body, until_start).await?
         } else {
@@ -275,9 +281,9 @@ impl<'a> AttemptLoop<'_, 'a> {
         }
         if has_fallbacks
             && self.plan.prefers_fast()
-            && let Some(session) = &self.plan.directives.session
+            && let Some(conversation) = self.plan.directives.conversation()
         {
-            health.pin_session(session, key, now);
+            health.pin_session(conversation, key, now);
         }
     }
 

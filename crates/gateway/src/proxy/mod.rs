@@ -4,11 +4,14 @@
 //! response through the pipeline. Plain functions, no middleware.
 
 mod admit;
+mod affinity;
 mod attempt;
 mod budget;
 mod cache_stage;
+pub mod compat;
 mod content_decoding;
 mod context;
+mod cost;
 mod credentials;
 mod directives;
 mod facts;
@@ -22,6 +25,7 @@ pub mod origin;
 mod payload;
 mod pipeline;
 mod plan;
+pub mod prompt_cache;
 mod received;
 mod recognize;
 pub mod record;
@@ -52,8 +56,10 @@ use crate::outbound::clients::Clients;
 use crate::problem::{ApiResult, Problem, rate_headers};
 use crate::prompts::PromptDirective;
 use crate::services::Services;
+use affinity::Affinity;
 use attempt::Attempt;
 use cache_stage::{CacheLookup, CacheRecorder, FillGuard};
+use compat::CompatCall;
 use context::RequestContext;
 use directives::Directives;
 use facts::RequestFacts;
@@ -81,6 +87,14 @@ pub struct Proxy<'a> {
     pub worker: &'a Worker,
 }
 
+/// A request of a client.
+pub struct ClientRequest<'r> {
+    pub request: Request<Incoming>,
+    pub request_id: &'r HeaderValue,
+    /// Set if it is one of another gateway's client.
+    pub compat: Option<CompatCall>,
+}
+
 impl Proxy<'_> {
     /// Forwards a request. `identity` resolves once the request has been counted against the caller's rate limit; the
     /// body is read at the same time, and `memory` grows with what is held of it.
@@ -88,18 +102,27 @@ impl Proxy<'_> {
         self,
         identity: impl Future<Output = ApiResult<&'i Identity>>,
         memory: Reservation,
-        request_id: &HeaderValue,
-        request: Request<Incoming>,
+        client: ClientRequest<'_>,
     ) -> ApiResult<Response> {
         let Self { services, state, worker } = self;
-        let (head, incoming) = request.into_parts();
+        let ClientRequest { request, request_id, mut compat } = client;
+        let (mut head, incoming) = request.into_parts();
         let config = &services.config;
         let mut inbound = Inbound::new(incoming, config.max_body_bytes, config.proxy_timeout, memory);
         let began = Instant::now();
         let identity = inbound.read_while(identity).await?;
         state.metrics.lane(worker.lane).stage(Stage::Limit, began.elapsed());
+        if let Some(compat) = &mut compat {
+            inbound = compat.rewrite(&mut head, inbound, identity, config.max_body_bytes).await?;
+        }
+        let origin = compat.as_ref().map(CompatCall::origin).unwrap_or_default();
         let context = RequestContext { services, state, worker, identity, head: &head, request_id };
-        let response = run(context, inbound, CallOrigin::default()).await;
+        let response = run(context, inbound, origin).await;
+        let response = match (&compat, response) {
+            (None, response) => response,
+            (Some(compat), Ok(response)) => compat.complete(response, identity).await,
+            (Some(compat), Err(problem)) => Err(compat.complete_problem(problem)),
+        };
         response.map_err(|mut problem| {
             problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
             problem
@@ -126,6 +149,7 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
         return Err(Problem::too_large(context.services.config.max_body_bytes));
     }
     facts.read_body(context, &mut inbound).await?;
+    directives.affinity = Affinity::find(context, &directives, &mut inbound).await?;
     let named = NamedModel::find(context, &mut directives, &facts, &mut inbound).await?;
     let mut plan = match named {
         Some(named) => Plan::of_model(context, &directives, facts, named)?,
@@ -170,7 +194,13 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     if let Some(body) = payload.buffered() {
         plan.bind_to_account(body);
     }
-    let (attempt, result) = failover::try_targets(context, &plan, payload, &mut record).await;
+    let (attempt, mut result) = failover::try_targets(context, &plan, payload, &mut record).await;
+    if directives.wants_cost
+        && let Ok(response) = result
+    {
+        let deadline = record.deadline(attempt.target.timeout).into();
+        result = response_format::buffer_plain(response, deadline, &context.identity.org.memory).await;
+    }
     let error = match result {
         Ok(response) => return Ok(respond(context, &attempt, record, response, fill_guard)),
         Err(error) => error,
@@ -230,12 +260,17 @@ fn respond(
     let cache = fill_guard.and_then(|guard| CacheRecorder::new(guard, attempt, &response, memory));
     let status = response.head.status;
     record.start_response(status, response.framing);
+    let noted = compat::note_call(context, attempt, &record);
     headers::complete(&mut response.head.headers, attempt, context.identity, &record, status);
+    cost::add_header(context, attempt, &record, &mut response);
     let headers = response.head.headers;
     let body = MeteredBody::new(attempt, &headers, response.content, record, cache);
     let mut response = Response::new(Body::new(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    if let Some(noted) = noted {
+        response.extensions_mut().insert(noted);
+    }
     response
 }
 

@@ -1,5 +1,7 @@
 //! Named models: whether a request asks for one, and the targets that it has for the request.
 
+mod requested;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,12 +10,14 @@ use gateway_core::models::{Model, QueryFacts, Scalar, Selection};
 use http::header::CONTENT_TYPE;
 use serde_json::value::RawValue;
 
+use super::compat::ForeignRoute;
 use super::context::RequestContext;
 use super::directives::Directives;
 use super::facts::RequestFacts;
 use super::inbound::Inbound;
 use super::plan::AUTO;
 use crate::problem::{ApiResult, Problem};
+pub use requested::RequestedPart;
 
 /// The named model that a request asks for.
 pub struct NamedModel {
@@ -21,6 +25,10 @@ pub struct NamedModel {
     pub name: String,
     pub model: Arc<Model>,
     pub selection: Selection,
+    /// What a request of another gateway's client asks for: several models, or targets of its own.
+    pub parts: Vec<RequestedPart>,
+    /// Only the first target is called.
+    pub is_single: bool,
     star: Option<String>,
 }
 
@@ -32,6 +40,11 @@ impl NamedModel {
         facts: &RequestFacts,
         inbound: &mut Inbound,
     ) -> ApiResult<Option<Self>> {
+        if let Some(ForeignRoute(route)) = context.head.extensions.get()
+            && !route.is_plain()
+        {
+            return requested::find(context, directives, facts, (inbound, route)).await;
+        }
         let Some(name) = facts.model.as_deref().filter(|_| directives.provider == AUTO) else {
             return Ok(None);
         };
@@ -45,13 +58,22 @@ impl NamedModel {
             &[]
         };
         let selection = model.select(&Facts::new(context, directives, facts, body));
-        directives.adopt(&model);
-        Ok(Some(Self { name: name.to_owned(), star: star.map(ToOwned::to_owned), model, selection }))
+        directives.adopt(&model, || stored_name(name, star));
+        let (name, star) = (name.to_owned(), star.map(ToOwned::to_owned));
+        Ok(Some(Self { name, model, selection, parts: Vec::new(), is_single: false, star }))
     }
 
     /// What the star of the model's name matched.
     pub fn star(&self) -> Option<&str> {
         self.star.as_deref()
+    }
+}
+
+/// The name that a model is stored with, by the requested name and what the star matched.
+fn stored_name(requested: &str, star: Option<&str>) -> String {
+    match star.and_then(|star| requested.strip_suffix(star)) {
+        Some(prefix) => format!("{prefix}*"),
+        None => requested.to_owned(),
     }
 }
 
@@ -65,6 +87,23 @@ fn check(
     if !model.enabled {
         return Err(Problem::field("model", format!("'{shown}' is disabled; an admin can enable it")));
     }
+    check_headers(directives, shown)?;
+    if facts.body_model.is_some() && facts.body_model != facts.model {
+        return Err(Problem::field(
+            "model",
+            format!("is another one in the body than '{shown}' in the path"),
+        ));
+    }
+    let content_type = context.head.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    if content_type.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/")) {
+        let why = format!("'{shown}' is a named model, which a multipart form cannot use; name a provider");
+        return Err(Problem::field("model", why));
+    }
+    Ok(())
+}
+
+/// One place decides about the route.
+fn check_headers(directives: &Directives, shown: &str) -> ApiResult<()> {
     let header = if directives.strategy.is_some() {
         Some("x-gateway-route")
     } else if !directives.fallbacks.is_empty() {
@@ -76,17 +115,6 @@ fn check(
         let why =
             format!("the model '{shown}' has targets of its own; leave the header out, or name a provider");
         return Err(Problem::field(header, why));
-    }
-    if facts.body_model.is_some() && facts.body_model != facts.model {
-        return Err(Problem::field(
-            "model",
-            format!("is another one in the body than '{shown}' in the path"),
-        ));
-    }
-    let content_type = context.head.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    if content_type.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/")) {
-        let why = format!("'{shown}' is a named model, which a multipart form cannot use; name a provider");
-        return Err(Problem::field("model", why));
     }
     Ok(())
 }

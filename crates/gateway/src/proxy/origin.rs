@@ -18,20 +18,27 @@ pub struct CallSummary {
 /// The source of the log row, and the channel on which an internal caller receives the summary.
 pub struct CallOrigin {
     pub(super) source: LogSource,
+    /// The dialect of a request below `/compat`.
+    pub(super) compat: Option<&'static str>,
     summary: Option<oneshot::Sender<CallSummary>>,
 }
 
 impl Default for CallOrigin {
     fn default() -> Self {
-        Self { source: LogSource::Proxy, summary: None }
+        Self { source: LogSource::Proxy, compat: None, summary: None }
     }
 }
 
 impl CallOrigin {
+    /// A call of another gateway's client.
+    pub fn of_dialect(name: &'static str) -> Self {
+        Self { compat: Some(name), ..Self::default() }
+    }
+
     /// A call of the gateway itself. The receiver resolves when the record of the call is closed.
     pub fn internal() -> (Self, oneshot::Receiver<CallSummary>) {
         let (sender, receiver) = oneshot::channel();
-        (Self { source: LogSource::Api, summary: Some(sender) }, receiver)
+        (Self { source: LogSource::Api, compat: None, summary: Some(sender) }, receiver)
     }
 
     /// Sends the summary once the row is complete.

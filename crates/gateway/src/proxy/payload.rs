@@ -10,8 +10,9 @@ use gateway_core::llm::translate::contains_wrapped_signatures;
 use gateway_core::memory::tree_bytes;
 
 use super::attempt::{Attempt, UsageChunk};
+use super::context::RequestContext;
 use super::plan::{Adaptation, Plan, RouteTarget};
-use super::translate;
+use super::{prompt_cache, translate};
 use crate::memory::{MemoryAccount, MemoryExhausted, hold};
 use crate::outbound::body::OutboundBody;
 use crate::problem::Problem;
@@ -39,12 +40,12 @@ impl From<MemoryExhausted> for PayloadError {
 
 impl Payload {
     /// Makes the body of an attempt. `is_last`: no other attempt follows, so the caller's body is not kept. What the
-    /// gateway makes of it is reserved in `memory`.
+    /// gateway makes of it is reserved in the memory of the organization.
     pub fn for_attempt(
         &mut self,
+        context: RequestContext<'_>,
         attempt: &mut Attempt<'_>,
         is_last: bool,
-        memory: &Arc<MemoryAccount>,
     ) -> Result<OutboundBody, PayloadError> {
         let body = match self {
             Payload::Streamed(body) => return body.take().ok_or(PayloadError::Sent),
@@ -53,7 +54,8 @@ impl Payload {
         if attempt.usage_chunk == UsageChunk::Ours {
             attempt.usage_chunk = UsageChunk::Callers;
         }
-        let edited = adapted(attempt, &body, memory)?;
+        let edited = adapted(attempt, &body, &context.identity.org.memory)?;
+        let edited = prompt_cache::mark(context, attempt, edited)?;
         // A target that rejects the usage option gets the body again, without it.
         if is_last && attempt.usage_chunk != UsageChunk::Ours {
             *self = Payload::Streamed(None);

@@ -4,13 +4,15 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use gateway_core::llm::sse::{EventFilter, EventLimits};
+use gateway_core::llm::sse::{EventEditor, EventFilter, EventLimits};
 use gateway_core::llm::translate::StreamTranslator;
-use gateway_core::llm::usage::is_usage_chunk;
+use gateway_core::llm::usage::{is_usage_chunk, with_cost};
+use rust_decimal::Decimal;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::cache_stage::CacheRecorder;
 use super::content_decoding::ContentDecoder;
+use super::cost;
 use super::record::{Record, StreamFailure};
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
@@ -22,6 +24,9 @@ pub struct Pipeline {
     translate: TranslateStage,
     cache: Option<Box<CacheRecorder>>,
     filter: FilterStage,
+    wants_cost: bool,
+    /// Known once the response is complete, if it is wanted.
+    cost: Option<Decimal>,
 }
 
 /// More of a response is not decoded, and not metered.
@@ -52,17 +57,23 @@ impl Pipeline {
         // A translated stream contains its usage for the cache, even if the caller did not ask for it.
         let is_for_cache =
             plan.directives.cache.is_some() && translator.is_some() && !plan.facts.include_usage;
-        let removes_usage = attempt.usage_chunk == UsageChunk::Ours || is_for_cache;
+        let removes_usage =
+            (attempt.usage_chunk == UsageChunk::Ours || is_for_cache) && !plan.directives.wants_cost;
+        let has_cost = is_event_stream && cost::is_in_events(plan, attempt.wire_format());
         let pipeline = Self {
             decoder,
             meter: MeterStage { record: Some(Box::new(record)), is_done: is_metered },
             translate: translator.map_or(TranslateStage::Passthrough, TranslateStage::Stream),
             cache: cache.map(Box::new),
-            filter: if removes_usage && is_event_stream && !is_metered {
+            filter: if has_cost {
+                FilterStage::Cost(Box::new(EventEditor::new(EventLimits::READ)))
+            } else if removes_usage && is_event_stream && !is_metered {
                 FilterStage::UsageChunk(Box::new(EventFilter::new(EventLimits::FILTER)))
             } else {
                 FilterStage::Passthrough
             },
+            wants_cost: plan.directives.wants_cost,
+            cost: None,
         };
         (pipeline, source)
     }
@@ -118,7 +129,10 @@ impl Pipeline {
         if let Some(rest) = rest {
             self.forward(rest, out);
         }
-        self.filter.finish(out);
+        self.filter.finish(out, &self.meter);
+        if self.wants_cost {
+            self.cost = self.meter.cost();
+        }
         let record = self.meter.record.take();
         let cache = self.cache.take();
         if let Some(message) = failure {
@@ -152,7 +166,12 @@ impl Pipeline {
         if let Some(cache) = &mut self.cache {
             cache.feed(&chunk);
         }
-        self.filter.feed(chunk, out);
+        self.filter.feed(chunk, out, &self.meter);
+    }
+
+    /// The cost of a complete response.
+    pub fn cost(&self) -> Option<Decimal> {
+        self.cost
     }
 }
 
@@ -165,6 +184,11 @@ struct MeterStage {
 }
 
 impl MeterStage {
+    /// The cost of what has been metered.
+    fn cost(&self) -> Option<Decimal> {
+        self.record.as_ref()?.cost_so_far()
+    }
+
     /// The rest of the response cannot be read.
     fn stop(&mut self) {
         if let Some(record) = &mut self.record {
@@ -227,11 +251,19 @@ enum FilterStage {
     Passthrough,
     /// Removes the usage chunk that only the gateway requested.
     UsageChunk(Box<EventFilter>),
+    /// Adds the cost to the usage.
+    Cost(Box<EventEditor>),
 }
 
 impl FilterStage {
-    fn feed(&mut self, chunk: Bytes, out: &mut VecDeque<Bytes>) {
+    fn feed(&mut self, chunk: Bytes, out: &mut VecDeque<Bytes>, meter: &MeterStage) {
         match self {
+            Self::Cost(editor) => {
+                let edited = editor.feed(&chunk, |data| with_cost(data, || meter.cost().map(cost::text)));
+                if !edited.is_empty() {
+                    out.push_back(edited.into());
+                }
+            }
             Self::Passthrough if chunk.is_empty() => {}
             Self::Passthrough => out.push_back(chunk),
             Self::UsageChunk(filter) => {
@@ -244,12 +276,14 @@ impl FilterStage {
         }
     }
 
-    fn finish(&mut self, out: &mut VecDeque<Bytes>) {
-        if let Self::UsageChunk(filter) = self {
-            let rest = filter.finish(|event| is_usage_chunk(event.data));
-            if !rest.is_empty() {
-                out.push_back(rest.into());
-            }
+    fn finish(&mut self, out: &mut VecDeque<Bytes>, meter: &MeterStage) {
+        let rest = match self {
+            Self::Passthrough => return,
+            Self::UsageChunk(filter) => filter.finish(|event| is_usage_chunk(event.data)),
+            Self::Cost(editor) => editor.finish(|data| with_cost(data, || meter.cost().map(cost::text))),
+        };
+        if !rest.is_empty() {
+            out.push_back(rest.into());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The plan of a request: the targets of its route in order, how the request is adapted to each of them, and whether
 //! the response is streamed.
 
-mod auto;
+pub mod auto;
 mod named;
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::context::RequestContext;
 use super::directives::Directives;
 use super::facts::RequestFacts;
 use super::headers::PROVIDER;
+use super::named_model::RequestedPart;
 use super::payload::requests_usage;
 use super::translate;
 use crate::auth::{Identity, Principal};
@@ -46,6 +47,10 @@ pub struct PlannedModel {
     /// As the caller wrote it.
     pub name: String,
     pub model: Arc<Model>,
+    /// What a request of another gateway's client asks for in its place.
+    pub parts: Vec<RequestedPart>,
+    /// Only the first target is called.
+    is_single: bool,
     /// How its targets are ordered, by their `place`.
     route: Group,
     /// What follows a failed attempt depends on why the provider refused the input.
@@ -183,6 +188,11 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// The caller receives the usage of a stream.
+    pub fn shows_usage(&self) -> bool {
+        self.facts.include_usage || self.directives.wants_cost
+    }
+
     /// The request to the provider must enable streaming although the caller's request does not.
     pub fn adds_stream(&self) -> bool {
         self.stream_mode == StreamMode::Synthesize && !self.facts.streams
@@ -227,8 +237,8 @@ impl<'a> Plan<'a> {
     }
 
     /// The price of a target: that of the named model, or else the known one.
-    pub fn price<'p>(&'p self, context: RequestContext<'p>, target: &RouteTarget) -> Option<&'p Price> {
-        if let Some(own) = self.model.as_ref().and_then(|model| model.model.price.as_deref()) {
+    pub fn price<'p>(&'p self, context: RequestContext<'p>, target: &'p RouteTarget) -> Option<&'p Price> {
+        if let Some(own) = target.spec.as_ref().and_then(|spec| spec.price.as_deref()) {
             return Some(own);
         }
         let model = target.model.as_deref().or(self.facts.body_model.as_deref())?;
@@ -244,8 +254,8 @@ impl<'a> Plan<'a> {
         let prefers_fast = self.prefers_fast();
         let (health, now) = (&context.state.health, context.now());
         let is_pinned = |target: &RouteTarget| {
-            let session = self.directives.session.as_deref();
-            session.is_some_and(|session| health.is_pinned(session, context.health_key(target), now))
+            let conversation = self.directives.conversation();
+            conversation.is_some_and(|text| health.is_pinned(text, context.health_key(target), now))
         };
         let places = self.targets.iter().map(|target| target.place + 1).max().unwrap_or_default();
         let mut facts = vec![TargetFacts::default(); places];
@@ -267,6 +277,18 @@ impl<'a> Plan<'a> {
         // Reserved targets are not in the order, so they stay last.
         let rank = |place: usize| order.iter().position(|ordered| *ordered == place).unwrap_or(usize::MAX);
         self.targets.sort_by_key(|target| rank(target.place));
+        if self.model.as_ref().is_some_and(|model| model.is_single) {
+            self.targets.truncate(1);
+        }
+    }
+
+    /// The place of a target in the route and in its groups; empty for the only one.
+    pub fn option_of(&self, target: &RouteTarget) -> Vec<usize> {
+        match &self.model {
+            _ if !self.has_fallbacks() => Vec::new(),
+            Some(model) => model.route.path_to(target.place).unwrap_or_default(),
+            None => vec![target.place],
+        }
     }
 
     /// The relative price of a target. Most requests read about three times as many tokens as they write.
@@ -285,8 +307,8 @@ impl<'a> Plan<'a> {
         };
         let hash = |text: &str| text.bytes().fold(0, |hash, byte| splitmix64(hash ^ u64::from(byte)));
         let low_half = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
-        match &self.directives.session {
-            Some(session) => hash(session) ^ low_half(identity.org.id.0.as_u128()),
+        match self.directives.conversation() {
+            Some(conversation) => hash(conversation) ^ low_half(identity.org.id.0.as_u128()),
             None if self.directives.operation == Operation::Responses => {
                 low_half(caller()) ^ self.user().map_or(0, hash)
             }
@@ -302,6 +324,7 @@ impl<'a> Plan<'a> {
                 || target.adaptation == Adaptation::Translate
                 || requests_usage(self, target)
                 || target.edits().is_some()
+                || self.directives.prompt_cache.applies_to(target)
                 || signs_body(&target.provider)
         };
         self.has_alternatives()

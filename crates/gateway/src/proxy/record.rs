@@ -15,8 +15,9 @@ use gateway_core::budget::Amount;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, Usage};
-use gateway_core::logs::{Attempt as LoggedAttempt, PromptVersionRef};
+use gateway_core::logs::{Attempt as LoggedAttempt, LogRow, PromptVersionRef};
 use gateway_core::pricing::Price;
+use gateway_core::totals::saving_units;
 use gateway_store::faults::{KillPoint, kill_point};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
@@ -25,6 +26,7 @@ use super::attempt::Attempt;
 use super::context::RequestContext;
 use super::origin::CallOrigin;
 use super::plan::{Plan, RouteTarget};
+use super::prompt_cache::PromptCacheDirective;
 use super::response_format::FallbackIds;
 use super::state::ProxyState;
 use super::target_health::TargetKey;
@@ -72,12 +74,15 @@ struct RecordedRequest {
     method: Method,
     path: String,
     operation: Operation,
-    /// The named model that was asked for, and its own price.
+    /// The named model that was asked for, and the price of the latest target's own.
     model_name: Option<String>,
     price: Option<Arc<Price>>,
     prompt: Option<PromptVersionRef>,
     /// Bytes that the prompt added to the caller's body.
     prompt_bytes: usize,
+    /// The prompt-cache marks of the latest attempt.
+    cache_marks: Option<u32>,
+    prompt_cache: PromptCacheDirective,
 }
 
 struct RecordedResponse {
@@ -143,9 +148,11 @@ impl Record {
                 path: head.uri.path().to_owned(),
                 operation: directives.operation,
                 model_name: plan.model.as_ref().map(|model| model.name.clone()),
-                price: plan.model.as_ref().and_then(|model| model.model.price.clone()),
+                price: plan.targets[0].spec.as_ref().and_then(|spec| spec.price.clone()),
                 prompt: None,
                 prompt_bytes: 0,
+                cache_marks: None,
+                prompt_cache: directives.prompt_cache.clone(),
             },
             attempts: AttemptLog::new(&plan.targets[0]),
             response: RecordedResponse {
@@ -194,6 +201,18 @@ impl Record {
         self.attempts.sent()
     }
 
+    /// Attempts at a target after its first one, and targets that were called after the first one.
+    pub fn attempt_counts(&self) -> (usize, usize) {
+        let fallbacks = self.attempts.moves();
+        (self.attempts.sent().saturating_sub(1 + fallbacks), fallbacks)
+    }
+
+    /// How long the call has taken, and how much of it was not spent at the provider of the latest attempt.
+    pub fn durations(&self) -> (Duration, Duration) {
+        let total = self.timing.started.elapsed();
+        (total, total.saturating_sub(self.timing.upstream.unwrap_or_default()))
+    }
+
     /// The time since the latest attempt started.
     pub fn attempt_elapsed(&self) -> Duration {
         self.attempts.started().map(|started| started.elapsed()).unwrap_or_default()
@@ -232,7 +251,13 @@ impl Record {
         self.request.prompt_bytes = added_bytes;
     }
 
+    /// The marks that the gateway added to the body of the attempt.
+    pub fn set_cache_marks(&mut self, marks: Option<u32>) {
+        self.request.cache_marks = marks;
+    }
+
     pub fn start_attempt(&mut self, attempt: &Attempt<'_>) {
+        self.request.price = attempt.target.spec.as_ref().and_then(|spec| spec.price.clone());
         self.attempts.start(attempt.target, self.timing.started);
     }
 
@@ -345,6 +370,7 @@ impl Record {
         let error_code = error_code.or_else(|| fails_in_band.then(|| "provider_error".to_owned()));
         self.attempts.finish(error);
         let row = self.row(status, error_code, &reading);
+        self.count_saving(&row);
         self.state.metrics.count(self.lane, &row);
         self.count_stages();
         self.origin.report(&row);
@@ -359,6 +385,15 @@ impl Record {
 }
 
 impl Record {
+    /// Counts what the marks of the gateway saved, for the setting that asked for them.
+    fn count_saving(&self, row: &LogRow) {
+        let has_marks = row.cache_marks.is_some_and(|marks| marks > 0) && row.cost_usd.is_some();
+        if let Some(model) = self.request.prompt_cache.pausable().filter(|_| has_marks) {
+            let saved = row.cache_saved_usd.map_or(0, saving_units);
+            self.state.prompt_caches.record_saving((row.org_id, row.key_id), model, saved);
+        }
+    }
+
     fn count_stages(&self) {
         let events = self.state.metrics.lane(self.lane);
         let (Timing { started, head_at, upstream, .. }, attempts) = (&self.timing, &self.attempts);

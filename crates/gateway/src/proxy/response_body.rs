@@ -13,12 +13,13 @@ use gateway_core::llm::ClientFormat;
 use gateway_core::llm::errors::stream_error;
 use gateway_core::llm::failure::{HealthSignal, timeout_signal};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TRAILER};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::attempt::Attempt;
 use super::cache_stage::CacheRecorder;
+use super::cost;
 use super::pipeline::Pipeline;
 use super::record::{Record, StreamFailure};
 use super::response_format::ResponseContent;
@@ -90,6 +91,9 @@ pub struct MeteredBody {
     is_finished: bool,
     /// Ends the body once the chunks before it have been sent.
     error: Option<BoxError>,
+    /// The head announced a trailer with the cost.
+    has_trailer: bool,
+    trailers: Option<HeaderMap>,
 }
 
 impl MeteredBody {
@@ -119,6 +123,8 @@ impl MeteredBody {
             timer: None,
             is_finished: false,
             error: None,
+            has_trailer: headers.contains_key(TRAILER),
+            trailers: None,
         };
         // A response without a body ends with its head.
         if body.source.is_end() {
@@ -142,6 +148,9 @@ impl MeteredBody {
     fn finish(&mut self) {
         self.is_finished = true;
         self.pipeline.finish(&mut self.ready);
+        if self.has_trailer {
+            self.trailers = cost::trailers(self.pipeline.cost());
+        }
     }
 
     /// The source has failed. The caller of an event stream gets an error event in its own format. Other bodies are
@@ -209,6 +218,9 @@ impl Body for MeteredBody {
             if let Some(error) = this.error.take() {
                 return Poll::Ready(Some(Err(error)));
             }
+            if let Some(trailers) = this.trailers.take() {
+                return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            }
             if this.is_finished {
                 return Poll::Ready(None);
             }
@@ -244,7 +256,7 @@ impl Body for MeteredBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_finished && self.ready.is_empty() && self.error.is_none()
+        self.is_finished && self.ready.is_empty() && self.error.is_none() && self.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -112,7 +112,7 @@ pub async fn convert(
     let caller_streams = attempt.plan.caller_streams();
     if is_stream && caller_streams {
         let Some(translation) = translation else { return Ok(response) };
-        let with_usage = attempt.plan.directives.cache.is_some();
+        let with_usage = attempt.plan.directives.cache.is_some() || attempt.plan.directives.wants_cost;
         return Ok(translate_stream(response, translation.stream(ids, with_usage)));
     }
     let must_change = translation.is_some() || is_stream != caller_streams;
@@ -139,7 +139,7 @@ pub async fn convert(
                 convert_body(translation, &raw, ids)?
             };
             let chunks = if caller_streams {
-                let events = aggregate::synthesize_stream(format, &body, attempt.plan.facts.include_usage);
+                let events = aggregate::synthesize_stream(format, &body, attempt.plan.shows_usage());
                 events.map_err(aggregate_error)?.into_iter().map(Bytes::from).collect()
             } else {
                 VecDeque::from([body.clone()])
@@ -150,6 +150,30 @@ pub async fn convert(
     let content = content.held_by(&mut converted)?;
     set_content_type(&mut head.headers, if format.is_some() && caller_streams { EVENT_STREAM } else { JSON });
     Ok(UpstreamResponse { head, framing, content: ResponseContent::Buffered(content) })
+}
+
+/// Buffers a successful response that is one JSON body, so that its cost is known before its head is sent.
+pub async fn buffer_plain(
+    response: UpstreamResponse,
+    deadline: Instant,
+    memory: &Arc<MemoryAccount>,
+) -> Result<UpstreamResponse, AttemptError> {
+    let UpstreamResponse { head, framing, content } = response;
+    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let is_small = length.is_none_or(|length: usize| length <= MAX_BUFFERED_BYTES);
+    let content = match content {
+        ResponseContent::Streaming { source, codings, translator: None }
+            if framing == BodyFraming::Json
+                && head.status.is_success()
+                && codings.is_identity()
+                && is_small =>
+        {
+            let body = buffer_body(source, deadline, memory).await?;
+            ResponseContent::Buffered(BufferedContent::whole(body.clone(), body))
+        }
+        content => content,
+    };
+    Ok(UpstreamResponse { head, framing, content })
 }
 
 /// Translates the provider's error response.

@@ -7,6 +7,7 @@ use gateway_store::redis::RedisClient;
 use tokio::sync::broadcast;
 
 use super::Worker;
+use super::prompt_cache::PromptCaches;
 use super::target_health::TargetHealth;
 use crate::audit::AuditQueue;
 use crate::auth::Access;
@@ -29,6 +30,7 @@ pub struct ProxyState {
     pub worker: Worker,
     pub prices: PriceTable,
     pub health: TargetHealth,
+    pub prompt_caches: PromptCaches,
     /// Shared by the nodes, when configured.
     pub redis: Option<Arc<RedisClient>>,
     pub cache: Arc<Cache>,

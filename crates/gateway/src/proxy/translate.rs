@@ -7,7 +7,7 @@ use gateway_core::llm::paths::Operation;
 use gateway_core::llm::translate::{
     self, RequestOptions, ResponseOptions, StreamTranslator, UnreadableResponse,
 };
-use gateway_core::llm::{ClientFormat, ProviderFormat};
+use gateway_core::llm::{ClientFormat, ProviderFormat, WireFormat};
 use http::StatusCode;
 
 use super::directives::Directives;
@@ -111,6 +111,16 @@ impl Translation {
                 translate::translate_embeddings_response(self.from, body, &self.model, base64)
             }
             TranslatedEndpoint::Models => translate::translate_models(self.from, self.to, body),
+        }
+    }
+
+    /// The format of the translated request, if it is a chat.
+    pub fn chat_format(&self) -> Option<WireFormat> {
+        match self.endpoint {
+            TranslatedEndpoint::Chat { use_responses_api, .. } => {
+                Some(WireFormat::of_provider(self.from, use_responses_api))
+            }
+            TranslatedEndpoint::Embeddings { .. } | TranslatedEndpoint::Models => None,
         }
     }
 

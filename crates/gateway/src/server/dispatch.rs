@@ -28,8 +28,9 @@ use crate::auth::Identity;
 use crate::memory::RequestMemory;
 use crate::metrics::events::{Stage, Surface};
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
+use crate::proxy::compat::{self, CompatCall};
 use crate::proxy::headers::PROVIDER;
-use crate::proxy::{Proxy, Worker};
+use crate::proxy::{ClientRequest, Proxy, Worker};
 use crate::{api, console};
 
 /// Everything that the requests of one worker thread use.
@@ -43,18 +44,29 @@ struct Received {
     request: Request<Incoming>,
     peer: SocketAddr,
     request_id: HeaderValue,
+    /// Set below `/compat`.
+    compat: Option<CompatCall>,
 }
 
-pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, request: Request<Incoming>) -> Response {
+pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Request<Incoming>) -> Response {
     let Handlers { app, api, .. } = &dispatcher.handlers;
     let request_id = given_request_id(request.headers()).unwrap_or_else(|| app.services.ids.new_request_id());
+    let compat = match compat::enter(&app.services.config.compat, &mut request) {
+        Ok(compat) => compat,
+        Err(problem) => {
+            app.proxy.metrics.events.error(Surface::Proxy, problem.code);
+            let mut response = problem.render(ErrorFormat::Both);
+            response.headers_mut().insert(REQUEST_ID, request_id);
+            return response;
+        }
+    };
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
     let is_own_path = api.has_route(path) || console::is_console_path(path);
-    let mut is_proxied = request.headers().contains_key(PROVIDER) && !is_own_path;
-    let is_api_path = api::is_api_path(path);
+    let mut is_proxied = request.headers().contains_key(PROVIDER) && (compat.is_some() || !is_own_path);
+    let is_api_path = api::is_api_path(path) && compat.is_none();
     let api_format = api::error_format_of(path);
-    let received = Received { request, peer, request_id: request_id.clone() };
+    let received = Received { request, peer, request_id: request_id.clone(), compat };
     let events = &app.proxy.metrics.events;
     // Boxed, because the future of a proxied request is large and would be moved with every future around it.
     let routed = Box::pin(route(dispatcher, received, &mut is_proxied));
@@ -92,16 +104,14 @@ async fn route(dispatcher: &Dispatcher, received: Received, is_proxied: &mut boo
     let access = &app.proxy.access;
     let request = &received.request;
     let path = request.uri().path();
-    if console::is_console_path(path) {
+    if console::is_console_path(path) && received.compat.is_none() {
         return console.respond(request.method(), request.uri(), request.headers());
     }
     let began = Instant::now();
     let is_home = path == "/" && matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut identity = if is_home || api::is_public(path, app.services.config.public_docs) {
-        None
-    } else {
-        Some(authenticate(app, &received).await?)
-    };
+    let is_public = is_home || api::is_public(path, app.services.config.public_docs);
+    let mut identity =
+        if is_public && received.compat.is_none() { None } else { Some(authenticate(app, &received).await?) };
     let has_default = |identity: &Identity| identity.org.settings.default_provider.is_some();
     if !*is_proxied && may_have_default_provider(path) && !api.has_route(path) {
         *is_proxied = identity.as_ref().is_some_and(has_default);
@@ -114,7 +124,9 @@ async fn route(dispatcher: &Dispatcher, received: Received, is_proxied: &mut boo
             access.count_request(identity).await?;
             Ok(&*identity)
         };
-        return proxy.forward(counted, memory, &received.request_id, received.request).await;
+        let Received { request, request_id, compat, .. } = received;
+        let client = ClientRequest { request, request_id: &request_id, compat };
+        return proxy.forward(counted, memory, client).await;
     }
     if let Some(identity) = &mut identity {
         access.count_request(identity).await?;
@@ -141,12 +153,19 @@ fn may_have_default_provider(path: &str) -> bool {
 
 async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {
     let (access, headers) = (&app.proxy.access, received.request.headers());
-    if let Some(identity) = access.authenticate_cached(headers) {
+    let foreign_key = received.compat.as_ref().and_then(CompatCall::foreign_key);
+    if foreign_key.is_none()
+        && let Some(identity) = access.authenticate_cached(headers)
+    {
         return Ok(identity);
     }
     let clock = &app.services.clock;
     let address = address_of(app, received.peer, headers);
-    access.authenticate(headers, address).await.map_err(|denied| {
+    let identified = match foreign_key {
+        Some(key) => access.authenticate_foreign(key, address).await,
+        None => access.authenticate(headers, address).await,
+    };
+    identified.map_err(|denied| {
         app.proxy.metrics.events.auth_failure(auth_failure(denied));
         denied_problem(denied, clock.now())
     })

@@ -36,6 +36,8 @@ pub struct Target {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The models that the organization listed.
     pub models: Vec<String>,
+    /// It keeps nothing of calls, as the organization has agreed with it.
+    pub no_retention: bool,
     /// A tenant chose the address, so connections pass the egress guard.
     pub guarded: bool,
     /// Whose account a call without a credential of the caller uses.
@@ -85,6 +87,8 @@ pub struct BaseUrl {
     pub authority: Authority,
     /// Without a trailing slash.
     pub path: String,
+    /// What stands in the place of `/v1` in the paths of calls; none for `/v1` itself.
+    pub prefix: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +103,12 @@ impl BaseUrl {
         let parts = url.parse::<Uri>().ok()?.into_parts();
         let path =
             parts.path_and_query.map_or(String::new(), |path| path.path().trim_end_matches('/').to_owned());
-        Some(Self { scheme: parts.scheme?, authority: parts.authority?, path })
+        Some(Self { scheme: parts.scheme?, authority: parts.authority?, path, prefix: None })
+    }
+
+    #[must_use]
+    pub fn with_prefix(self, prefix: Option<String>) -> Self {
+        Self { prefix, ..self }
     }
 
     /// Scheme, host and port. Secrets that are stored for one origin are not sent to another.
@@ -109,9 +118,17 @@ impl BaseUrl {
         Origin { scheme: self.scheme.clone(), host: self.authority.host().to_ascii_lowercase(), port }
     }
 
-    /// Returns the base URL with the caller's path and query appended unchanged.
+    /// Returns the base URL with the caller's path and query appended: unchanged, but for the prefix of the server.
     pub fn join(&self, path_and_query: &str) -> Result<Uri, http::Error> {
         let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        let below =
+            path_and_query.strip_prefix("/v1").filter(|rest| rest.starts_with(['/', '?']) || rest.is_empty());
+        if let (Some(prefix), Some(rest)) = (&self.prefix, below) {
+            let path = format!("{}{prefix}{rest}", self.path);
+            return builder
+                .path_and_query(if path.starts_with('/') { path } else { format!("/{path}") })
+                .build();
+        }
         if self.path.is_empty() {
             builder.path_and_query(path_and_query).build()
         } else {
@@ -205,6 +222,7 @@ pub fn operator_providers(settings: &BTreeMap<String, ProviderSettings>) -> Oper
                 .collect(),
             headers: Vec::new(),
             models: Vec::new(),
+            no_retention: false,
             // A local default address was not chosen by the operator, so it is guarded like a tenant's.
             guarded: kind.is_local() && configured.is_none_or(|settings| settings.base_url.is_none()),
             is_unreadable: false,
@@ -343,10 +361,12 @@ fn org_target(
         base: match &stored.base_url {
             Some(url) => BaseUrl::parse(url),
             None => inherited.and_then(|target| target.base.clone()),
-        },
+        }
+        .map(|base| base.with_prefix(stored.path_prefix.clone())),
         credentials,
         headers: headers.as_ref().map(parse_headers).unwrap_or_default(),
         models: stored.models.clone(),
+        no_retention: stored.no_retention,
         is_unreadable,
     })
 }
@@ -385,5 +405,21 @@ mod tests {
         );
         assert_eq!(join("https://api.groq.com/openai/", "/v1//x"), "https://api.groq.com/openai/v1//x");
         assert_eq!(join("http://127.0.0.1:9000", "/"), "http://127.0.0.1:9000/");
+    }
+
+    #[test]
+    fn a_prefix_stands_in_the_place_of_the_version() {
+        let join = |base: &str, prefix: &str, path: &str| {
+            let base = BaseUrl::parse(base).unwrap().with_prefix(Some(prefix.to_owned()));
+            base.join(path).unwrap().to_string()
+        };
+        assert_eq!(
+            join("https://a.example/serving", "", "/v1/models?a=1"),
+            "https://a.example/serving/models?a=1"
+        );
+        assert_eq!(join("https://a.example", "", "/v1/models"), "https://a.example/models");
+        assert_eq!(join("https://a.example", "/v2", "/v1/models"), "https://a.example/v2/models");
+        assert_eq!(join("https://a.example", "", "/v1beta/models"), "https://a.example/v1beta/models");
+        assert_eq!(join("https://a.example", "", "/v1"), "https://a.example/");
     }
 }

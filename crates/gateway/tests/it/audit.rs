@@ -224,6 +224,10 @@ async fn machines(walk: &mut Walk<'_>, receiver: &Upstream) {
     let changed = json!({"targets": [{"provider": "openai", "model": "gpt-4o-mini"}]});
     walk.step("put /orgs/{orgId}/models/{model}", &ids, changed).await;
     walk.step("delete /orgs/{orgId}/models/{model}", &ids, Value::Null).await;
+    let yaml =
+        format!("model_list: [{{model_name: m, litellm_params: {{model: openai/m, api_key: {SECRET}}}}}]");
+    let import = json!({"source": "litellm", "data": yaml, "apply": true});
+    walk.step("post /orgs/{orgId}/import", &[], import).await;
     walk.step("delete /cache", &[], Value::Null).await;
     let hook =
         walk.step("post /webhooks", &[], json!({"url": format!("{}/?t={SECRET}", receiver.url())})).await;

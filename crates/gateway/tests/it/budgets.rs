@@ -76,6 +76,7 @@ on_both!(a_budget_is_created_read_changed_and_deleted, |app| async move {
             "created_at",
             "hard_limit_usd",
             "id",
+            "opening_usd",
             "period",
             "resets_at",
             "scope",

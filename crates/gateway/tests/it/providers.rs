@@ -27,10 +27,12 @@ on_both!(a_credential_for_a_built_in_provider_is_stored_and_not_shown, |app| asy
         "name",
         "kind",
         "base_url",
+        "path_prefix",
         "has_api_key",
         "credentials",
         "has_headers",
         "models",
+        "no_retention",
         "created_at",
         "updated_at",
     ];

@@ -40,6 +40,7 @@ on_both!(a_summary_adds_up_rows, |app| async move {
         json!({
             "requests": 5, "prompt_tokens": 40, "completion_tokens": 20, "total_tokens": 60, "cost_usd": 0.004,
             "errors": 2, "cache_hits": 1, "unpriced": 0, "p50_ms": 100, "p95_ms": 100,
+            "cached_tokens": 0, "cache_write_tokens": 0, "cache_saved_usd": 0.0, "prompt_cache_pauses": [],
             "from": "2026-11-09T00:00:00.000Z", "to": "2026-11-11T00:00:00.000Z",
         })
     );

@@ -144,6 +144,7 @@ fn budgets() -> [Budget; 2] {
             soft_limit: None,
             hard_limit: Some(LIMIT),
             unpriced: Unpriced::Allow,
+            opening: 0,
             created_at: Timestamp(0),
         },
     )

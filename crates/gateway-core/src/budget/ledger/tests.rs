@@ -21,7 +21,7 @@ fn budget(number: u128, scope: Scope, hard: Amount) -> Budget {
     let (soft_limit, hard_limit) = (Some(hard / 2), Some(hard));
     let id = Uuid::from_u128(number).into();
     let (period, unpriced) = (Period::Daily, Unpriced::Allow);
-    Budget { id, scope, keys, period, soft_limit, hard_limit, unpriced, created_at: now() }
+    Budget { id, scope, keys, period, soft_limit, hard_limit, unpriced, opening: 0, created_at: now() }
 }
 
 fn whole_org() -> Scope {

@@ -6,7 +6,7 @@ use super::super::chat::{
 };
 
 /// Reads the generation from a model name, such as (4, 6). Returns None for models that are not Claude.
-pub(super) fn generation(model: &str) -> Option<(u32, u32)> {
+pub(in crate::llm) fn generation(model: &str) -> Option<(u32, u32)> {
     let (_, name) = model.split_once("claude-")?;
     // Longer numbers are dates.
     let mut numbers = name

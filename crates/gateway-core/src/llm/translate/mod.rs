@@ -70,6 +70,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+pub(in crate::llm) use claude_models::generation as claude_generation;
 pub use embeddings::{
     TranslatedEmbeddingsRequest, translate_embeddings_request, translate_embeddings_response,
 };

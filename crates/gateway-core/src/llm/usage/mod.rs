@@ -20,7 +20,7 @@ use super::ProviderFormat;
 
 pub(in crate::llm) use anthropic::Report as MessagesReport;
 pub use meter::{Meter, MeterReading};
-pub use openai::is_usage_chunk;
+pub use openai::{is_usage_chunk, with_cost};
 
 /// Token counts in disjoint classes. Their sum is the provider's total.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,6 +1,7 @@
 //! Usage of OpenAI and compatible providers: totals, and details that list parts of the totals. Several providers
 //! deviate from OpenAI's rules.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{Usage, count, first_count, nested_count, take_part};
-use crate::json::skip_space;
+use crate::json::{ObjectScan, ScanStatus, skip_space};
 
 /// Whether a stream event is the extra chunk that a provider sends only on `include_usage`: without choices and with a
 /// usage object. Azure's first chunk has no choices either, but no usage.
@@ -31,6 +32,37 @@ pub fn is_usage_chunk(event_data: &[u8]) -> bool {
         inside.is_some_and(|inside| inside.trim().is_empty())
     });
     no_choices && error.is_none() && usage.is_some_and(|usage| usage.get().starts_with('{'))
+}
+
+/// The data of a stream event with a cost in its usage, which is that of a chunk or of a whole response. None if it has
+/// none. `cost` is a number as text; None if it is not known.
+pub fn with_cost(event_data: &[u8], cost: impl FnOnce() -> Option<String>) -> Option<Vec<u8>> {
+    static OUTER: [&str; 2] = ["usage", "response"];
+    static USAGE: [&str; 1] = ["usage"];
+    static COST: [&str; 1] = ["cost"];
+    if !has_usage_object(event_data) {
+        return None;
+    }
+    let outer = ObjectScan::new(&OUTER, event_data);
+    let is_object = |range: &Range<usize>| event_data.get(range.start) == Some(&b'{');
+    let usage = outer.range("usage").filter(is_object).or_else(|| {
+        let response = outer.range("response")?;
+        let usage = ObjectScan::new(&USAGE, event_data.get(response.clone())?).range("usage")?;
+        Some(response.start + usage.start..response.start + usage.end).filter(is_object)
+    })?;
+    let scan = ObjectScan::new(&COST, &event_data[usage.clone()]);
+    if scan.status() != ScanStatus::Complete {
+        return None;
+    }
+    let cost = cost()?;
+    let (at, end, text) = if let Some(own) = scan.range("cost") {
+        (usage.start + own.start, usage.start + own.end, cost)
+    } else {
+        let at = usage.start + scan.closing()?;
+        let comma = if scan.has_members() { "," } else { "" };
+        (at, at, format!("{comma}\"cost\":{cost}"))
+    };
+    Some([&event_data[..at], text.as_bytes(), &event_data[end..]].concat())
 }
 
 /// Whether the event seems to have a usage object, without parsing. With `include_usage`, all other chunks have `null`.

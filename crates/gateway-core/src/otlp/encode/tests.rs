@@ -33,6 +33,8 @@ fn row() -> LogRow {
         unpriced: false,
         prompt: None,
         cache: None,
+        cache_marks: None,
+        cache_saved_usd: None,
         attempts: vec![attempt("openai", Some(200), None)],
         key_id: None,
         app_id: None,
@@ -41,6 +43,7 @@ fn row() -> LogRow {
         session_id: Some("s-1".into()),
         metadata: Map::from_iter([("env".to_owned(), json!("prod")), ("n".to_owned(), json!(4))]),
         traceparent: None,
+        compat: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: json!({"model": "gpt-4o", "temperature": 0.5, "max_tokens": 99, "messages": [

@@ -38,7 +38,7 @@ integer_path_param!(
 );
 
 #[derive(Deserialize, JsonSchema)]
-struct LogParams {
+pub(super) struct LogParams {
     provider: Option<String>,
     model: Option<String>,
     level: Option<LogLevel>,
@@ -59,7 +59,7 @@ struct LogParams {
 }
 
 impl LogParams {
-    fn filter(&self, access: RowAccess) -> ApiResult<LogFilter> {
+    pub(super) fn filter(&self, access: RowAccess) -> ApiResult<LogFilter> {
         let words = self.q.as_deref().map(query_terms);
         if words.as_ref().is_some_and(Vec::is_empty) {
             return Err(Problem::field("q", "must contain at least one word"));
@@ -77,6 +77,7 @@ impl LogParams {
             to: self.to,
             words: words.unwrap_or_default(),
             after_id: self.after_id,
+            own: None,
         })
     }
 }
@@ -99,9 +100,9 @@ fn status_range(text: &str) -> ApiResult<(u16, u16)> {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct LogList {
-    logs: Vec<LogView>,
-    next_cursor: Option<String>,
+pub(super) struct LogList {
+    pub(super) logs: Vec<LogView>,
+    pub(super) next_cursor: Option<String>,
 }
 
 async fn list(
@@ -118,7 +119,7 @@ async fn list(
 }
 
 /// Waits until the rows of this node that have ended are stored, and their words too if the filter searches for some.
-async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
+pub(super) async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
     let stored = app.current_logs(org).await;
     if !filter.words.is_empty()
         && let Err(error) = logs::index_pending_of(stored, org).await

@@ -31,7 +31,7 @@ use crate::targets::probe::probe;
 use crate::vault::encryption_context;
 use validate::{
     check_models, check_provider_name, check_secret, checked_api_keys, checked_base_url, checked_headers,
-    checked_kind,
+    checked_kind, checked_path_prefix,
 };
 
 pub fn area() -> Area {
@@ -78,11 +78,15 @@ struct ProviderView {
     /// The built-in provider whose wire format and authentication it uses.
     kind: String,
     base_url: Option<String>,
+    /// What stands in the place of `/v1` in the paths of calls.
+    path_prefix: Option<String>,
     has_api_key: bool,
     /// The entries of `api_keys`, without secrets.
     credentials: Vec<CredentialView>,
     has_headers: bool,
     models: Vec<String>,
+    /// The provider keeps nothing of calls.
+    no_retention: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
     /// True if this change of the origin (scheme, host, port) dropped stored secrets.
@@ -99,8 +103,8 @@ struct CredentialView {
 
 impl From<Provider> for ProviderView {
     fn from(provider: Provider) -> Self {
-        let Provider { name, kind, base_url, api_key, api_keys, headers, models, created_at, updated_at } =
-            provider;
+        let Provider { created_at, updated_at, no_retention, .. } = provider;
+        let Provider { name, kind, base_url, path_prefix, api_key, api_keys, headers, models, .. } = provider;
         let has_api_key = api_key.is_some() || !api_keys.is_empty();
         let view = |ApiKey { label, weight, sealed: _ }| CredentialView { label, weight };
         let credentials = api_keys.into_iter().map(view).collect();
@@ -109,10 +113,12 @@ impl From<Provider> for ProviderView {
             name,
             kind,
             base_url,
+            path_prefix,
             has_api_key,
             credentials,
             has_headers,
             models,
+            no_retention,
             created_at,
             updated_at,
             secrets_dropped: None,
@@ -154,6 +160,9 @@ struct NewProvider {
     /// Required for a custom provider: the built-in provider with the same wire format.
     kind: Option<String>,
     base_url: Option<String>,
+    /// What stands in the place of `/v1` in the paths of calls: empty for servers that are called without it, or a path
+    /// such as `/v2`. Default: `/v1`.
+    path_prefix: Option<String>,
     /// Write-only.
     api_key: Option<String>,
     /// Several credentials; calls are distributed over them by weight.
@@ -161,6 +170,9 @@ struct NewProvider {
     /// Write-only: sent with every request to the provider.
     headers: Option<BTreeMap<String, String>>,
     models: Option<Vec<String>>,
+    /// The provider keeps nothing of calls, as you have agreed with it. Calls that demand it use only such providers.
+    /// Default: false.
+    no_retention: Option<bool>,
 }
 
 async fn create(
@@ -173,10 +185,12 @@ async fn create(
     let now = app.services.clock.now();
     let mut provider = Provider {
         base_url: None,
+        path_prefix: None,
         api_key: None,
         api_keys: Vec::new(),
         headers: None,
         models: Vec::new(),
+        no_retention: false,
         created_at: now,
         updated_at: now,
         name: request.name,
@@ -184,10 +198,12 @@ async fn create(
     };
     let change = ProviderChange {
         base_url: Some(request.base_url),
+        path_prefix: Some(request.path_prefix),
         api_key: Some(request.api_key),
         api_keys: request.api_keys,
         headers: Some(request.headers),
         models: request.models,
+        no_retention: request.no_retention,
     };
     let secrets = change.secrets();
     apply(&app, caller.org.id, &mut provider, change)?;
@@ -208,6 +224,9 @@ async fn create(
 struct ProviderChange {
     #[serde(default, deserialize_with = "double_option")]
     base_url: Option<Option<String>>,
+    /// What stands in the place of `/v1` in the paths of calls; null for `/v1`.
+    #[serde(default, deserialize_with = "double_option")]
+    path_prefix: Option<Option<String>>,
     /// Write-only; null removes it.
     #[serde(default, deserialize_with = "double_option")]
     api_key: Option<Option<String>>,
@@ -217,6 +236,8 @@ struct ProviderChange {
     #[serde(default, deserialize_with = "double_option")]
     headers: Option<Option<BTreeMap<String, String>>>,
     models: Option<Vec<String>>,
+    /// The provider keeps nothing of calls.
+    no_retention: Option<bool>,
 }
 
 async fn update(
@@ -335,6 +356,9 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
     if let Some(base_url) = change.base_url {
         provider.base_url = base_url.map(|url| checked_base_url(&url)).transpose()?;
     }
+    if let Some(path_prefix) = change.path_prefix {
+        provider.path_prefix = path_prefix.map(|prefix| checked_path_prefix(&prefix)).transpose()?;
+    }
     if let Some(api_key) = change.api_key {
         let checked = api_key.map(|key| check_secret(&key).map(|()| key)).transpose()?;
         provider.api_key = checked.map(|key| seal("api_key", &key)).transpose()?;
@@ -353,6 +377,7 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
         check_models(&models)?;
         provider.models = models;
     }
+    provider.no_retention = change.no_retention.unwrap_or(provider.no_retention);
     let needs_url = builtin(&provider.kind).is_some_and(|kind| kind.base_url.is_none());
     let custom = builtin(&provider.name).is_none();
     if provider.base_url.is_none() && custom && needs_url {

@@ -59,6 +59,21 @@ pub(super) fn checked_base_url(text: &str) -> ApiResult<String> {
     if plain && BaseUrl::parse(text).is_some() { Ok(text.to_owned()) } else { Err(invalid()) }
 }
 
+/// Accepts an empty prefix, and segments such as `/v2` or `/api/v3`.
+pub(super) fn checked_path_prefix(text: &str) -> ApiResult<String> {
+    let is_segment = |segment: &str| {
+        !segment.is_empty()
+            && !matches!(segment, "." | "..")
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    };
+    let is_path = text.strip_prefix('/').is_some_and(|path| path.split('/').all(is_segment));
+    if text.is_empty() || (is_path && text.len() <= 200) {
+        Ok(text.to_owned())
+    } else {
+        Err(Problem::field("path_prefix", "must be empty or a path such as /v2, without a slash at its end"))
+    }
+}
+
 pub(super) fn check_models(models: &[String]) -> ApiResult<()> {
     let invalid =
         |model: &String| model.is_empty() || model.len() > 200 || model.chars().any(char::is_control);

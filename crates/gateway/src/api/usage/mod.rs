@@ -1,5 +1,6 @@
 //! Usage and cost: totals of a time range, time series, and breakdowns.
 
+mod pauses;
 mod prices;
 
 use std::collections::HashMap;
@@ -7,9 +8,10 @@ use std::collections::HashMap;
 use axum::extract::State;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
-use gateway_core::totals::Totals;
+use gateway_core::totals::{Totals, usd};
 use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup, UsageQuery};
 use gateway_store::names::{NamedResource, names_by_id};
+use gateway_store::prompt_cache_pauses::{self, Pause};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +23,9 @@ use super::response::Json;
 use crate::app::App;
 use crate::auth::RowAccess;
 use crate::problem::{ApiResult, Problem};
+pub(super) use pauses::PauseView;
 
-const DEFAULT_DAYS: i64 = 30;
+pub(super) const DEFAULT_DAYS: i64 = 30;
 /// The longest range (in milliseconds) with buckets of a minute.
 const MAX_MINUTE_RANGE: i64 = 6 * HOUR;
 const MAX_BUCKETS: i64 = 10_000;
@@ -67,6 +70,7 @@ macro_rules! usage_params {
                     app_id: self.app_id.as_deref().map(|id| parse_id("app_id", id)).transpose()?,
                     team_id: self.team_id.as_deref().map(|id| parse_id("team_id", id)).transpose()?,
                     user: None,
+                    own: None,
                 })
             }
         }
@@ -131,7 +135,7 @@ enum BreakdownGroup {
 
 /// Sums over rows.
 #[derive(Serialize, JsonSchema)]
-struct Sums {
+pub(super) struct Sums {
     requests: i64,
     prompt_tokens: i64,
     completion_tokens: i64,
@@ -140,6 +144,13 @@ struct Sums {
     cost_usd: Option<f64>,
     errors: i64,
     cache_hits: i64,
+    /// Input that providers read from their prompt caches.
+    cached_tokens: i64,
+    /// Input that providers wrote to their prompt caches.
+    cache_write_tokens: i64,
+    /// What the prompt caches saved: the reads at the difference between input and read price, less the writes at the
+    /// difference between write and input price. Negative if more was written than read.
+    cache_saved_usd: f64,
     /// Requests without a price: of a model that has none, or of an operation without a usage report, such as images,
     /// audio and batches. Their cost is not included.
     unpriced: i64,
@@ -158,6 +169,9 @@ impl From<&Totals> for Sums {
             cost_usd: totals.cost_usd(),
             errors: totals.errors,
             cache_hits: totals.cache_hits,
+            cached_tokens: totals.cached_tokens,
+            cache_write_tokens: totals.cache_write_tokens,
+            cache_saved_usd: usd(totals.cache_saved),
             unpriced: totals.unpriced,
             p50_ms: totals.latencies.percentile(0.5),
             p95_ms: totals.latencies.percentile(0.95),
@@ -167,12 +181,17 @@ impl From<&Totals> for Sums {
 
 /// The requested range, and the range that is read. Without an explicit end, the latter extends to the end of the day,
 /// so that no partial hour has to be read row by row.
-struct Range {
-    requested: TimeRange,
-    read: TimeRange,
+pub(super) struct Range {
+    pub(super) requested: TimeRange,
+    pub(super) read: TimeRange,
 }
 
-fn range(app: &App, from: Option<Timestamp>, to: Option<Timestamp>, default_length: i64) -> ApiResult<Range> {
+pub(super) fn range(
+    app: &App,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    default_length: i64,
+) -> ApiResult<Range> {
     let end = to.unwrap_or_else(|| app.services.clock.now());
     let from = from.unwrap_or_else(|| Interval::Day.start_of(end.plus(-(default_length - DAY))));
     if from >= end {
@@ -188,6 +207,8 @@ struct Summary {
     sums: Sums,
     from: Timestamp,
     to: Timestamp,
+    /// Where prompt caching is paused because it lost money.
+    prompt_cache_pauses: Vec<PauseView>,
 }
 
 async fn summary(
@@ -204,7 +225,14 @@ async fn summary(
     )
     .await?;
     let totals = found.first().map(|usage| usage.totals.clone()).unwrap_or_default();
-    Ok(Json(Summary { sums: (&totals).into(), from: range.requested.from, to: range.requested.to }))
+    let pauses = prompt_cache_pauses::list(&app.services.db, caller.org.id).await?.into_iter();
+    let is_readable = |pause: &Pause| caller.row_access().includes(pause.key_id);
+    Ok(Json(Summary {
+        sums: (&totals).into(),
+        from: range.requested.from,
+        to: range.requested.to,
+        prompt_cache_pauses: pauses.filter(is_readable).map(Into::into).collect(),
+    }))
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -24,7 +24,7 @@ pub fn target(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<RouteTa
 
 /// The one provider of a model: among those for which the organization lists the model, else among those with a price
 /// for it. If several have it, the only one with a stored credential.
-fn only_provider_of<'a>(context: RequestContext<'a>, model: &str) -> ApiResult<&'a str> {
+pub fn only_provider_of<'a>(context: RequestContext<'a>, model: &str) -> ApiResult<&'a str> {
     let own = context.identity.org.providers.own().iter();
     let own: Vec<&str> = own
         .filter(|(_, target)| target.models.iter().any(|listed| listed == model))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gateway_core::models::ModelTarget;
+use gateway_core::scopes::Scopes;
 
 use super::{Plan, PlannedModel, RouteTarget, StreamMode};
 use crate::problem::{ApiResult, Problem};
@@ -40,8 +41,9 @@ impl<'a> Plan<'a> {
         }
         let watches_refusals =
             plan.targets.iter().flat_map(|target| &target.spec).any(|spec| spec.watches_refusals());
-        let NamedModel { name, model, selection, .. } = named;
-        plan.model = Some(PlannedModel { name, model, route: selection.route, watches_refusals });
+        let NamedModel { name, model, selection, parts, is_single, .. } = named;
+        let route = selection.route;
+        plan.model = Some(PlannedModel { name, model, parts, is_single, route, watches_refusals });
         plan.find_usage_refusals(context);
         Ok(plan)
     }
@@ -65,5 +67,15 @@ impl<'a> Plan<'a> {
             is_named: false,
             ..RouteTarget::new(self.directives, provider, Some(model), adaptation)
         })
+    }
+}
+
+impl PlannedModel {
+    /// Whether the scopes of a key allow the model, or each of the parts that a request asks for in its place.
+    pub fn is_allowed(&self, scopes: &Scopes) -> bool {
+        if !self.parts.is_empty() {
+            return self.parts.iter().all(|part| part.is_allowed(scopes));
+        }
+        scopes.allow_named(&self.name, self.model.targets().iter().map(|target| target.provider.as_str()))
     }
 }

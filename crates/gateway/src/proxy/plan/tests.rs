@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use gateway_core::llm::ClientFormat;
+use gateway_core::llm::prompt_cache::PromptCache;
 use serde_json::Map;
 
 use super::*;
 use crate::proxy::directives::FormatSource;
+use crate::proxy::prompt_cache::PromptCacheDirective;
 
 fn directives(operation: Operation, stream: Option<bool>) -> Directives {
     Directives {
@@ -21,6 +23,9 @@ fn directives(operation: Operation, stream: Option<bool>) -> Directives {
         cache: None,
         has_cache_header: false,
         session: None,
+        affinity: None,
+        prompt_cache: PromptCacheDirective::new(PromptCache::default(), None),
+        wants_cost: false,
         user: None,
         metadata: Map::new(),
         log_bodies: false,

@@ -23,6 +23,8 @@ pub(super) struct AttemptLog {
     is_open: bool,
     /// The number of attempts, without skipped targets.
     sent: usize,
+    /// How often the target of an attempt was another one than before.
+    moves: usize,
 }
 
 impl AttemptLog {
@@ -35,6 +37,7 @@ impl AttemptLog {
             started: None,
             is_open: false,
             sent: 0,
+            moves: 0,
         }
     }
 
@@ -71,14 +74,21 @@ impl AttemptLog {
         self.sent
     }
 
+    pub fn moves(&self) -> usize {
+        self.moves
+    }
+
     pub fn start(&mut self, target: &RouteTarget, request_started: Instant) {
+        let model = target.model.as_deref().map(truncated);
+        let is_other = target.provider.name != self.target.name || model != self.model;
+        self.moves += usize::from(self.sent > 0 && is_other);
         let now = Instant::now();
         self.started = Some(now);
         self.first_started.get_or_insert(now);
         self.is_open = true;
         self.sent += 1;
         self.target = Arc::clone(&target.provider);
-        self.model = target.model.as_deref().map(truncated);
+        self.model = model;
         self.push(target, None, request_started);
     }
 

@@ -1,22 +1,37 @@
 //! Makes the log row of a closed record: usage, cost and body copies.
 
+use gateway_core::llm::BodyFraming;
 use gateway_core::llm::estimate::estimate_from_chars;
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::usage::{MeterReading, Usage};
+use gateway_core::llm::usage::{Meter, MeterReading, Usage};
 use gateway_core::logs::{LogLevel, LogRow, Tokens};
-use gateway_core::pricing;
+use gateway_core::pricing::{self, Price};
 use rust_decimal::Decimal;
 
 use super::{CacheStatus, Record, millis_since, truncated};
 use crate::auth::Principal;
+
+/// What a request cost.
+struct Charge {
+    cost_usd: Option<Decimal>,
+    /// There is no price for it.
+    unpriced: bool,
+    /// What the provider's prompt cache saved.
+    cache_saved_usd: Option<Decimal>,
+}
+
+impl Charge {
+    /// Of an answer from the gateway's cache.
+    const NONE: Self = Self { cost_usd: Some(Decimal::ZERO), unpriced: false, cache_saved_usd: None };
+}
 
 impl Record {
     pub(super) fn row(&mut self, status: u16, error_code: Option<String>, reading: &MeterReading) -> LogRow {
         let is_hit = self.cache.status == Some(CacheStatus::Hit);
         let (usage, usage_estimated) =
             if is_hit { (self.response.usage.take(), false) } else { self.usage(reading) };
-        let (cost_usd, unpriced) =
-            if is_hit { (Some(Decimal::ZERO), false) } else { self.cost(reading, usage.as_ref()) };
+        let Charge { cost_usd, unpriced, cache_saved_usd } =
+            if is_hit { Charge::NONE } else { self.charge(reading, usage.as_ref()) };
         let (key_id, app_id, team_id) = match &self.caller.principal {
             Principal::Key(key) => (Some(key.id), key.app_id, key.team_id),
             Principal::User { team_id, .. } => (None, None, *team_id),
@@ -47,6 +62,8 @@ impl Record {
             cost_usd,
             unpriced,
             cache: self.cache.status.map(|status| status.as_str().to_owned()),
+            cache_marks: self.request.cache_marks,
+            cache_saved_usd,
             attempts: self.attempts.list().to_vec(),
             key_id,
             app_id,
@@ -56,6 +73,7 @@ impl Record {
             metadata: std::mem::take(&mut self.caller.metadata),
             prompt: self.request.prompt.take(),
             traceparent: self.caller.traceparent.take(),
+            compat: self.origin.compat.map(str::to_owned),
             request_stored,
             response_stored,
             request,
@@ -84,20 +102,46 @@ impl Record {
         (Some(usage), is_estimated)
     }
 
-    /// The cost, and whether there is no price for it. The price of the named model comes first, then that
-    /// of the model in the response, then that of the requested model.
-    fn cost(&self, reading: &MeterReading, usage: Option<&Usage>) -> (Option<Decimal>, bool) {
+    fn charge(&self, reading: &MeterReading, usage: Option<&Usage>) -> Charge {
         let Some(usage) = usage else {
             let has_succeeded = self.response.status.is_success();
             let is_unmetered = self.request.operation.is_unmetered(self.request.method.as_str());
-            return (None, has_succeeded && is_unmetered);
+            let unpriced = has_succeeded && is_unmetered;
+            return Charge { cost_usd: None, unpriced, cache_saved_usd: None };
         };
+        let price = self.price(reading);
+        let cost_usd = price.and_then(|price| pricing::cost(price, usage));
+        let cache_saved_usd = price.and_then(|price| pricing::cache_saving(price, usage));
+        Charge { cost_usd, unpriced: cost_usd.is_none(), cache_saved_usd }
+    }
+
+    /// The price of the named model comes first, then that of the model in the response, then that of the requested
+    /// model.
+    fn price(&self, reading: &MeterReading) -> Option<&Price> {
         let provider = self.attempts.target().kind.name;
         let models = [reading.model.as_deref(), self.attempts.model()];
         let known = || models.into_iter().flatten().find_map(|model| self.state.prices.find(provider, model));
-        let price = self.request.price.as_deref().or_else(known);
-        let cost = price.and_then(|price| pricing::cost(price, usage));
-        (cost, cost.is_none())
+        self.request.price.as_deref().or_else(known)
+    }
+
+    /// The cost of what has been metered so far. None if it is not known.
+    pub fn cost_so_far(&self) -> Option<Decimal> {
+        if self.cache.status == Some(CacheStatus::Hit) {
+            return Some(Decimal::ZERO);
+        }
+        self.cost_by(&self.response.meter.as_ref()?.snapshot())
+    }
+
+    /// The cost of a whole response, before it is metered.
+    pub fn cost_of(&self, raw: &[u8], framing: BodyFraming) -> Option<Decimal> {
+        let mut meter = Meter::new(self.attempts.target().format, framing);
+        meter.feed(raw);
+        self.cost_by(&meter.finish())
+    }
+
+    fn cost_by(&self, reading: &MeterReading) -> Option<Decimal> {
+        let (usage, _) = self.usage(reading);
+        self.charge(reading, usage.as_ref()).cost_usd
     }
 }
 

@@ -45,6 +45,8 @@ pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
         cost_usd: Some("0.001".parse().unwrap()),
         unpriced: false,
         cache: None,
+        cache_marks: None,
+        cache_saved_usd: None,
         attempts: vec![Attempt {
             provider: "openai".into(),
             model: Some("gpt-4o".into()),
@@ -62,6 +64,7 @@ pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
         metadata: Map::new(),
         prompt: None,
         traceparent: None,
+        compat: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: chat("hello there"),

@@ -2,6 +2,7 @@
 
 mod app;
 pub mod assertions;
+pub mod claude;
 pub mod client;
 mod cluster;
 pub mod datasets;

@@ -119,3 +119,35 @@ fn only_the_extra_usage_chunk_is_recognized() {
         assert_eq!(is_usage_chunk(event.as_bytes()), hidden, "{event}");
     }
 }
+
+#[test]
+fn the_cost_stands_in_the_usage_of_a_stream() {
+    let with_cost = |data: &str| {
+        let edited = with_cost(data.as_bytes(), || Some("0.25".to_owned()))?;
+        Some(String::from_utf8(edited).unwrap())
+    };
+    for (data, expected) in [
+        (
+            r#"{"choices":[],"usage":{"total_tokens":3}}"#,
+            r#"{"choices":[],"usage":{"total_tokens":3,"cost":0.25}}"#,
+        ),
+        (r#"{"usage": { } }"#, r#"{"usage": { "cost":0.25} }"#),
+        (r#"{"usage":{"cost":9,"x":1}}"#, r#"{"usage":{"cost":0.25,"x":1}}"#),
+        (
+            r#"{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":1}}}"#,
+            r#"{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":1,"cost":0.25}}}"#,
+        ),
+    ] {
+        assert_eq!(with_cost(data).as_deref(), Some(expected), "{data}");
+    }
+    for data in [
+        "[DONE]",
+        r#"{"choices":[{"delta":{"content":"\"usage\":{"}}],"usage":null}"#,
+        r#"{"type":"response.created","response":{"usage":null}}"#,
+        r#"{"other":{"usage":{}}}"#,
+        r#"{"usage":{"#,
+    ] {
+        assert_eq!(with_cost(data), None, "{data}");
+    }
+    assert_eq!(super::super::with_cost(br#"{"usage":{}}"#, || None), None);
+}

@@ -1,0 +1,153 @@
+//! Clients of other gateways below `/compat`: keys where they put them, headers and fields by the tables, answers with
+//! their headers.
+
+use http::Method;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::fallback_chain::good;
+use crate::support::named_models::{sent, served};
+use crate::support::{Backend, ProxyFixture, TestRequest};
+
+const ALL: (&str, &str) = ("GATEWAY_COMPAT", "litellm,portkey, helicone,openrouter,bifrost");
+
+async fn start(backend: Backend) -> ProxyFixture {
+    let proxy = ProxyFixture::start_with(backend, &[ALL]).await;
+    proxy.upstream.set_default_reply(good());
+    proxy.save("smart", json!({"targets": [{"provider": "openai", "model": "gpt-4o"}]})).await;
+    proxy
+}
+
+fn post(proxy: &ProxyFixture, path: &str, body: Value) -> TestRequest {
+    proxy.app.call(Method::POST, path).json(body)
+}
+
+#[tokio::test]
+async fn a_dialect_that_is_not_named_is_not_served() {
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &[("GATEWAY_COMPAT", "portkey")]).await;
+    let body = json!({"model": "gpt-4o", "messages": []});
+    for path in ["/compat/litellm/v1/chat/completions", "/compat/nginx/v1/chat/completions"] {
+        let call = post(&proxy, path, body.clone()).bearer(&proxy.ada.api_key);
+        call.send().await.expect_error(404, "not_found");
+    }
+    let call = post(&proxy, "/compat/portkey/v1/chat/completions", body);
+    call.send().await.expect_error(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn clients_of_litellm_need_only_another_base_url_and_key() {
+    for backend in Backend::BOTH {
+        let proxy = start(backend).await;
+        let body = json!({
+            "model": "smart", "messages": [], "num_retries": 1, "metadata": {"team": "a"}, "user": "ada",
+        });
+        for path in ["/compat/litellm/v1/chat/completions", "/compat/litellm/chat/completions"] {
+            let call = post(&proxy, path, body.clone()).bearer(&proxy.ada.api_key);
+            let answer = call.header("x-litellm-trace-id", "t-1").header("x-litellm-odd", "1").send().await;
+            answer.expect(200);
+            assert_eq!(served(&answer), ("openai", "gpt-4o"));
+            assert_eq!(answer.header("x-litellm-model-group"), Some("smart"));
+            assert_eq!(answer.header("x-litellm-call-id"), answer.header("x-gateway-log-id"));
+            assert_eq!(answer.header("x-gateway-dropped"), Some("x-litellm-odd"));
+            let upstream = sent(&proxy.upstream);
+            assert!(upstream.get("num_retries").is_none() && upstream.get("metadata").is_none());
+            let row = proxy.log_row(&answer).await;
+            assert_eq!((&row["compat"], &row["user"]), (&json!("litellm"), &json!("ada")));
+            assert_eq!(row["metadata"], json!({"team": "a", "trace_id": "t-1"}));
+        }
+        let listed =
+            proxy.app.get("/compat/litellm/models").bearer(&proxy.ada.api_key).send().await.expect(200);
+        assert_eq!(listed["data"][0]["id"], "smart");
+    }
+}
+
+#[tokio::test]
+async fn imported_keys_go_on_working_until_they_are_revoked() {
+    for backend in Backend::BOTH {
+        let proxy = start(backend).await;
+        let old = "sk-of-litellm-1234";
+        let rows =
+            json!([{"token": hex::encode(Sha256::digest(old)), "key_alias": "old", "models": ["smart"]}]);
+        let body = json!({"source": "litellm-keys", "data": rows.to_string(), "apply": true});
+        let path = format!("/api/v1/orgs/{}/import", proxy.ada.org_id);
+        let chat = |model: &str| {
+            let body = json!({"model": model, "messages": []});
+            post(&proxy, "/compat/litellm/v1/chat/completions", body).bearer(old)
+        };
+        chat("smart").send().await.expect_error(401, "unauthorized");
+        proxy.app.post(&path, body).bearer(&proxy.ada.token).send().await.expect(200);
+        chat("smart").send().await.expect(200);
+        chat("gpt-4o").send().await.expect_error(403, "scope_denied");
+        // Not on native paths.
+        let native = proxy
+            .app
+            .call(Method::POST, "/v1/chat/completions")
+            .key(old)
+            .header("x-gateway-provider", "auto");
+        native.json(json!({"model": "smart"})).send().await.expect_error(401, "unauthorized");
+        let keys = proxy.app.get("/api/v1/keys").bearer(&proxy.ada.token).send().await.expect(200);
+        let key = keys["keys"].as_array().unwrap().iter().find(|key| key["name"] == "old").unwrap().clone();
+        let path = format!("/api/v1/keys/{}", key["id"].as_str().unwrap());
+        proxy.app.delete(&path).bearer(&proxy.ada.token).send().await.expect(200);
+        chat("smart").send().await.expect_error(401, "unauthorized");
+    }
+}
+
+#[tokio::test]
+async fn clients_of_portkey_name_providers_and_configs() {
+    let proxy = start(Backend::Sqlite).await;
+    let chat = |body: Value| {
+        post(&proxy, "/compat/portkey/v1/chat/completions", body)
+            .header("x-portkey-api-key", &proxy.ada.api_key)
+            .bearer("OPENAI_API_KEY")
+    };
+    let answer =
+        chat(json!({"model": "o3", "messages": []})).header("x-portkey-provider", "@openai").send().await;
+    answer.expect(200);
+    assert_eq!(served(&answer), ("openai", "o3"));
+    let answer =
+        chat(json!({"model": "any", "messages": []})).header("x-portkey-config", "smart").send().await;
+    assert_eq!(served(&answer), ("openai", "gpt-4o"));
+    let refused = chat(json!({"model": "m"})).header("x-portkey-guardrails", "pii").send().await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text().contains("x-portkey-guardrails"), "{}", refused.text());
+    let other = chat(json!({"model": "m"})).header("helicone-user-id", "u").send().await;
+    other.expect_error(400, "bad_request");
+}
+
+#[tokio::test]
+async fn clients_of_helicone_openrouter_and_bifrost() {
+    let proxy = start(Backend::Sqlite).await;
+    let body = json!({"model": "smart", "messages": []});
+    let helicone = post(&proxy, "/compat/helicone/v1/chat/completions", body.clone())
+        .header("helicone-auth", &format!("Bearer {}", proxy.ada.api_key))
+        .header("helicone-property-env", "prod")
+        .header("helicone-user-id", "ada");
+    let answer = helicone.send().await;
+    answer.expect(200);
+    let row = proxy.log_row(&answer).await;
+    assert_eq!((&row["user"], &row["metadata"]["env"]), (&json!("ada"), &json!("prod")));
+    let openrouter = post(
+        &proxy,
+        "/compat/openrouter/api/v1/chat/completions",
+        json!({"model": "openai/gpt-4o:floor", "messages": [], "usage": {"include": true}}),
+    );
+    let answer = openrouter.bearer(&proxy.ada.api_key).header("x-title", "My app").send().await;
+    answer.expect(200);
+    assert_eq!(served(&answer), ("openai", "gpt-4o"));
+    assert!(answer.header("x-generation-id").is_some());
+    assert!(answer.header("x-gateway-cost-usd").is_some());
+    let bifrost =
+        post(&proxy, "/compat/bifrost/v1/chat/completions", body).header("x-bf-vk", &proxy.ada.api_key);
+    bifrost.send().await.expect(200);
+}
+
+#[tokio::test]
+async fn nothing_below_compat_reaches_the_management_api() {
+    let proxy = start(Backend::Sqlite).await;
+    let answer = proxy.app.get("/compat/litellm/api/v1/keys").bearer(&proxy.ada.api_key).send().await;
+    assert!(answer.status.is_client_error(), "{}", answer.text());
+    let answer = proxy.app.get("/compat/litellm/openai/api/v1/keys").bearer(&proxy.ada.api_key).send().await;
+    answer.expect(200);
+    assert_eq!(proxy.upstream.requests().last().unwrap().target(), "/api/v1/keys");
+}
