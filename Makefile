@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console test fuzz torture lint audit dist bench soak siege mutants clean-services
+.PHONY: help run build console docs test fuzz torture lint audit dist bench soak siege mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -11,11 +11,14 @@ help: ## List the targets
 run: build ## Build the release binary and serve on 127.0.0.1:8080, data in ./data
 	@exec $(TARGET_DIR)/release/gateway serve
 
-build: console ## Build the release binary with the web console in it
+build: console docs ## Build the release binary with the web console in it
 	$(CARGO) build --locked --release -p gateway
 
 console: ## Build the web console; needs Node.js 20, and is left out without it
 	@scripts/console build
+
+docs: ## Build the documentation site from docs/; needs Node.js 20, and is left out without it
+	@scripts/console docs
 
 test: ## Run every test; brings its own PostgreSQL, Redis, Chromium and Python packages
 	@scripts/test

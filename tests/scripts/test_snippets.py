@@ -82,3 +82,13 @@ def test_unset_variables_bad_syntax_and_early_exits_fail(tmp_path, code):
 
 def test_a_document_without_blocks_is_not_a_success(tmp_path):
     assert run("scripts/docs-snippets", document(tmp_path, "nothing here\n")).returncode == 1
+
+
+def test_blocks_know_their_document_and_those_for_node_need_it(tmp_path, monkeypatch):
+    path = document(tmp_path, "```js\n1\n```\n```sh\ntrue\n```\n```ts\n2\n```\n")
+    monkeypatch.setattr(snippets.shutil, "which", lambda name: "/usr/bin/node")
+
+    assert [(block.suffix, block.path) for block in snippets.runnable(path)] == [("mjs", path), ("sh", path)]
+
+    monkeypatch.setattr(snippets.shutil, "which", lambda name: None)
+    assert [block.suffix for block in snippets.runnable(path)] == ["sh"]
