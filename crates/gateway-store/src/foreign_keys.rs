@@ -78,8 +78,7 @@ pub async fn sources(db: &Db, org: OrgId, keys: &[KeyId]) -> Result<HashMap<KeyI
             let _ = write!(sql, "{separator}${}", index + 1);
         }
         sql.push(')');
-        let values: Vec<Arg> =
-            [org.into()].into_iter().chain(batch.iter().map(|key| (*key).into())).collect();
+        let values = std::iter::once(Arg::from(org)).chain(batch.iter().map(|key| Arg::from(*key))).collect();
         for row in db.all(AssertSqlSafe(sql), values).await? {
             sources.insert(row.get("key_id")?, row.get("source")?);
         }
