@@ -125,7 +125,8 @@ pub async fn total_bytes(tx: &mut Tx, org: OrgId) -> Result<u64, StoreError> {
             args![org],
         )
         .await?;
-    row.map_or(Ok(0), |row| row.get("bytes"))
+    let bytes: i64 = row.map_or(Ok(0), |row| row.get("bytes"))?;
+    Ok(bytes.unsigned_abs())
 }
 
 /// The latest versions by name, for a transaction that changes many.
