@@ -68,7 +68,7 @@ fn text(value: &str) -> Scalar {
 
 /// The ids of the ordinary targets in order, and of those with `when`.
 fn selected(model: &Model, request: &Request) -> (Vec<String>, Vec<String>) {
-    let Selection { targets, route } = model.select(request);
+    let Selection { targets, route } = &*model.select(request);
     let order = route.order(&vec![TargetFacts::default(); targets.len()], 0);
     let ids = order.iter().map(|index| targets[*index].id.clone()).collect();
     let reserved = targets.iter().filter(|target| target.when.is_some());
@@ -428,7 +428,7 @@ proptest! {
         let Ok(accepted) = checked("m", value.clone()) else { return Ok(()) };
         let stored = serde_json::to_string(&accepted).unwrap();
         let model = Model::compile(&serde_json::from_str(&stored).unwrap()).unwrap();
-        let Selection { targets, route } = model.select(&Request::default());
+        let Selection { targets, route } = &*model.select(&Request::default());
         let mut order = route.order(&vec![TargetFacts::default(); targets.len()], seed);
         let ordinary = targets.iter().filter(|target| target.when.is_none()).count();
         prop_assert!(ordinary > 0);

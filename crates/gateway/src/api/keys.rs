@@ -11,7 +11,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_store::keys::Key;
-use gateway_store::{Tx, apps, budgets as store_budgets, events, keys};
+use gateway_store::{Tx, apps, budgets as store_budgets, events, foreign_keys, keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -56,6 +56,9 @@ pub(super) struct KeyView {
     last_used_at: Option<Timestamp>,
     /// The user or key that created it; null for keys created by setup.
     created_by: Option<String>,
+    /// The gateway that made the raw key, such as `litellm`. Callers still send it below `/compat`;
+    /// `gateway keys retire-foreign` ends that. Null for keys of this gateway.
+    imported: Option<String>,
 }
 
 impl From<Key> for KeyView {
@@ -86,6 +89,7 @@ impl From<Key> for KeyView {
             revoked_at,
             last_used_at,
             created_by,
+            imported: None,
         }
     }
 }
@@ -166,8 +170,19 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<KeyList>> {
     let found = keys::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let (keys, next_cursor) = page::into_views(found);
+    let (mut keys, next_cursor): (Vec<KeyView>, _) = page::into_views(found);
+    add_sources(&app, caller.org.id, &mut keys).await?;
     Ok(Json(KeyList { keys, next_cursor }))
+}
+
+/// Marks the keys that another gateway made.
+async fn add_sources(app: &App, org: OrgId, keys: &mut [KeyView]) -> ApiResult<()> {
+    let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
+    let mut sources = foreign_keys::sources(&app.services.db, org, &ids).await?;
+    for key in keys {
+        key.imported = sources.remove(&key.id);
+    }
+    Ok(())
 }
 
 async fn get(
@@ -176,7 +191,9 @@ async fn get(
     PathParam(id): PathParam<KeyId>,
 ) -> ApiResult<Json<KeyView>> {
     let key = keys::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    Ok(Json(key.into()))
+    let mut key = KeyView::from(key);
+    add_sources(&app, caller.org.id, std::slice::from_mut(&mut key)).await?;
+    Ok(Json(key))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -217,7 +234,9 @@ async fn update(
     tx.record(app.entry().named(&key.name).changed(&before, &KeyView::from(key.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
-    Ok(Json(key.into()))
+    let mut key = KeyView::from(key);
+    add_sources(&app, org, std::slice::from_mut(&mut key)).await?;
+    Ok(Json(key))
 }
 
 #[derive(Serialize, JsonSchema)]

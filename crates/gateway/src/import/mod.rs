@@ -146,6 +146,9 @@ impl Importer<'_> {
         for quota in [Quota::Providers, Quota::Models, Quota::Keys] {
             self.check_quota(tx, quota).await?;
         }
+        if !import.plan.models.is_empty() {
+            crate::models::check_total(tx, self.org).await?;
+        }
         Ok(applied)
     }
 

@@ -1,6 +1,7 @@
 //! What the path and the body of a request say about it: the model, whether it streams, and what limits its cost.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use gateway_core::llm::multipart::multipart_model;
 use gateway_core::llm::paths::RequestPath;
@@ -21,6 +22,8 @@ pub struct RequestFacts {
     /// From the path if it names a model, else from the body.
     pub model: Option<String>,
     pub model_in_path: bool,
+    /// Where the model is in the body, if the body has been read as a whole.
+    pub model_at: Option<Range<usize>>,
     /// A model in the body next to one in the path. Which one counts depends on the provider.
     pub body_model: Option<String>,
     pub max_tokens: Option<u64>,
@@ -40,6 +43,7 @@ impl RequestFacts {
         Ok(Self {
             model_in_path: model.is_some(),
             model,
+            model_at: None,
             body_model: None,
             max_tokens: None,
             choices: None,
@@ -74,7 +78,7 @@ impl RequestFacts {
         match peek {
             Ok(peek) => {
                 if self.model.is_none() {
-                    self.model = peek.model;
+                    (self.model, self.model_at) = (peek.model, peek.model_at);
                 } else {
                     self.body_model = peek.model;
                 }

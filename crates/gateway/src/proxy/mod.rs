@@ -160,7 +160,7 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     let reservation = budget::reserve(context, &plan, &inbound).await?;
     let mut record = Record::open(context, &plan, origin, reservation, started);
     plan.sort_targets(context, record.id());
-    let payload = match prepare_payload(context, &plan, inbound, &mut record).await {
+    let payload = match prepare_payload(context, &mut plan, inbound, &mut record).await {
         Ok(payload) => payload,
         Err(problem) => return Err(rejected(&Attempt::new(&plan, 0), record, problem)),
     };
@@ -233,7 +233,7 @@ fn parent_segment() -> Problem {
 /// Prepares the body for sending, with the prompt that the caller selected. The log row has the caller's body.
 async fn prepare_payload(
     context: RequestContext<'_>,
-    plan: &Plan<'_>,
+    plan: &mut Plan<'_>,
     inbound: Inbound,
     record: &mut Record,
 ) -> ApiResult<Payload> {
@@ -244,6 +244,7 @@ async fn prepare_payload(
     let operation = plan.directives.operation;
     let (prompted, used) = state.prompts.apply(identity.org.id, &prompt, operation, body).await?;
     record.set_prompt(used, prompted.len().saturating_sub(body.len()));
+    plan.facts.model_at = None;
     let memory = identity.org.memory.reserve(prompted.len())?;
     Ok(Payload::Buffered(hold(prompted, memory)))
 }

@@ -75,7 +75,7 @@ struct RecordedRequest {
     path: String,
     operation: Operation,
     /// The named model that was asked for, and the price of the latest target's own.
-    model_name: Option<String>,
+    model_name: Option<HeaderValue>,
     price: Option<Arc<Price>>,
     prompt: Option<PromptVersionRef>,
     /// Bytes that the prompt added to the caller's body.
@@ -147,7 +147,7 @@ impl Record {
                 method: head.method.clone(),
                 path: head.uri.path().to_owned(),
                 operation: directives.operation,
-                model_name: plan.model.as_ref().map(|model| model.name.clone()),
+                model_name: plan.model.as_ref().and_then(|model| HeaderValue::from_str(&model.name).ok()),
                 price: plan.targets[0].spec.as_ref().and_then(|spec| spec.price.clone()),
                 prompt: None,
                 prompt_bytes: 0,
@@ -179,8 +179,8 @@ impl Record {
     }
 
     /// The named model that was asked for.
-    pub fn model_name(&self) -> Option<&str> {
-        self.request.model_name.as_deref()
+    pub fn model_name(&self) -> Option<&HeaderValue> {
+        self.request.model_name.as_ref()
     }
 
     pub fn started(&self) -> Instant {

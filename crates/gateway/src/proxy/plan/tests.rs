@@ -38,6 +38,7 @@ fn facts(streams: bool) -> RequestFacts {
     RequestFacts {
         model: None,
         model_in_path: false,
+        model_at: None,
         body_model: None,
         max_tokens: None,
         choices: None,
