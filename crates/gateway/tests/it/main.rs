@@ -38,6 +38,7 @@ mod cluster_outage;
 mod cluster_rate_limits;
 mod compat;
 mod compat_routes;
+mod compression;
 mod connections;
 mod console;
 mod data_dir;
