@@ -70,6 +70,8 @@ mod jobs;
 mod key_scopes;
 mod keys;
 mod log_damage;
+mod log_query;
+mod log_query_property;
 mod log_reads;
 mod log_search;
 mod log_stream;
