@@ -29,6 +29,7 @@ pub mod models;
 pub mod otlp;
 pub mod pricing;
 pub mod prompts;
+pub mod query;
 pub mod quotas;
 pub mod route;
 pub mod scopes;

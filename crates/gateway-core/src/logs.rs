@@ -61,7 +61,7 @@ pub enum LogSource {
 impl LogSource {
     pub const ALL: [Self; 3] = [Self::Proxy, Self::Api, Self::Otel];
 
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
             Self::Api => "api",

@@ -12,6 +12,7 @@ mod otel_ids;
 mod own;
 mod partitions;
 mod purge;
+mod query;
 mod read;
 mod rollup;
 mod sessions;
@@ -29,6 +30,10 @@ pub use days::{BatchLimits, DayQuota, LineLimits, StoredDay};
 pub use fulltext::{index_pending, index_pending_of};
 pub use own::OwnRows;
 pub use purge::{mark_deleted, purge_slice};
+pub use query::{
+    Facet, FacetValue, Facets, GroupField, LogSearch, MatchingUsage, SearchPage, Sort, SortKey, ValueQuery,
+    facets, field_values, list_matching, list_sessions_matching, retain_matching, usage_matching,
+};
 pub use read::{
     LogEntry, LogFilter, body_sizes, existing_ids, find, find_many, list, list_after, list_these,
 };

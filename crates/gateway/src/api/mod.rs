@@ -30,6 +30,7 @@ pub mod page;
 mod playground;
 mod prompts;
 mod providers;
+mod query;
 mod response;
 mod sessions;
 mod skills;

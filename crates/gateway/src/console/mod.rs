@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use crate::problem::{ApiResult, Problem};
 use files::StaticFile;
+pub use negotiation::{Encoding, preferred_encoding};
 use page::Page;
 
 /// The path of the console.

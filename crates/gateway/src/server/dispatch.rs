@@ -19,12 +19,14 @@ use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
 use super::client::{REQUEST_ID, client_address, given_request_id, is_unknown_proxy};
+use super::compression::{OFFERED, compress};
 use super::errors::{auth_failure, denied_problem, render_problem, route_not_found};
 use super::guarded_body::GuardedBody;
 use super::worker::Handlers;
 use crate::app::App;
 use crate::audit::AuditContext;
 use crate::auth::Identity;
+use crate::console::{Encoding, preferred_encoding};
 use crate::memory::RequestMemory;
 use crate::metrics::events::{Stage, Surface};
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
@@ -205,6 +207,7 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     if let Some(identity) = identity {
         request.extensions_mut().insert(identity.clone());
     }
+    let encoding = preferred_encoding(request.headers(), &OFFERED).unwrap_or(Encoding::Identity);
     let handled = handlers.api.router.clone().oneshot(request).instrument(span(&request_id));
     let org = identity.map(|identity| identity.org.id);
     // A change continues if its client disconnects: the steps after the commit, such as the invalidation of a revoked
@@ -222,6 +225,10 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
             let reason = response.extensions().get::<Problem>().map(|problem| problem.message.as_ref());
             app.audit.push(context.denied(&app.services, reason));
         }
+        let response = match response {
+            Ok(response) => Ok(compress(&app.services.compute, org, encoding, response).await),
+            Err(never) => Err(never),
+        };
         drop(sender.send(response));
         drop(held);
     });

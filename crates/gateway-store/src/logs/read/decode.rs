@@ -8,7 +8,7 @@ use gateway_core::llm::ProviderFormat;
 use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens};
 use gateway_core::totals::cost_decimal;
 
-pub(super) fn read(row: &Row) -> Result<LogEntry, StoreError> {
+pub(in crate::logs) fn read(row: &Row) -> Result<LogEntry, StoreError> {
     let tokens = match row.get::<Option<i64>>("prompt_tokens")? {
         None => None,
         Some(prompt) => Some(Tokens {

@@ -38,7 +38,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Gateway",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "An AI gateway with a management API. Every path under /api/v1 is also available under /api.",
+            "description": "An AI gateway with a management API. Every path under /api/v1 is also available under /api. JSON responses above 1 KiB are compressed (br, gzip) for callers that accept it.",
         },
         "tags": tags,
         "paths": paths,
