@@ -246,21 +246,18 @@ pub struct UsageOptions {
 pub async fn usage(remote: &Remote, options: UsageOptions) -> Result<(), Failure> {
     let UsageOptions { by, from, to } = options;
     let range = [("from", from), ("to", to)];
-    match by {
-        Some(by) => {
-            let query: Vec<_> = range.into_iter().chain([("by", Some(by))]).collect();
-            let broken_down = remote.get("/usage/breakdown", &query).await?;
-            print_line(&remote.show(&broken_down, "rows", &USAGE));
-        }
-        None => {
-            let mut sums = remote.get("/usage/summary", &range).await?;
-            let text = remote.show_one(&sums.clone(), || {
-                sums["name"] = json!("all");
-                table(&USAGE, std::slice::from_ref(&sums))
-            });
-            print_line(&text);
-        }
+    if by.is_some() {
+        let query: Vec<_> = range.into_iter().chain([("by", by)]).collect();
+        let broken_down = remote.get("/usage/breakdown", &query).await?;
+        print_line(&remote.show(&broken_down, "rows", &USAGE));
+        return Ok(());
     }
+    let mut sums = remote.get("/usage/summary", &range).await?;
+    let text = remote.show_one(&sums.clone(), || {
+        sums["name"] = json!("all");
+        table(&USAGE, std::slice::from_ref(&sums))
+    });
+    print_line(&text);
     Ok(())
 }
 

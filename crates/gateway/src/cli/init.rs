@@ -81,11 +81,9 @@ mod tests {
         assert!(load(&text()).providers.is_empty());
         let is_setting =
             |line: &str| SETTINGS.iter().any(|setting| line.starts_with(&format!("# {} =", setting.key)));
-        let uncommented: String = text()
-            .lines()
-            .filter(|line| is_setting(line))
-            .map(|line| format!("{}\n", line.trim_start_matches("# ")))
-            .collect();
+        let text = text();
+        let lines = text.lines().filter(|line| is_setting(line)).map(|line| line.trim_start_matches("# "));
+        let uncommented = lines.collect::<Vec<_>>().join("\n");
         assert_eq!(uncommented.lines().count(), SETTINGS.len());
         let mut values = load(&uncommented);
         values.settings.get_mut("data_dir").unwrap().text = directory.path().display().to_string();

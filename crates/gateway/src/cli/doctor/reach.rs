@@ -21,9 +21,8 @@ const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 /// The address is free, or a gateway has it already.
 pub async fn port(setting: &str, address: SocketAddr) -> Finding {
     const CHECK: &str = "port";
-    let error = match TcpListener::bind(address) {
-        Ok(_) => return Finding::ok(CHECK, format!("{address} is free ({setting})")),
-        Err(error) => error,
+    let Err(error) = TcpListener::bind(address) else {
+        return Finding::ok(CHECK, format!("{address} is free ({setting})"));
     };
     if error.kind() == std::io::ErrorKind::AddrInUse && is_gateway(address).await {
         return Finding::ok(CHECK, format!("a gateway is running at {address} ({setting})"));
