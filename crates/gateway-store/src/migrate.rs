@@ -58,6 +58,7 @@ const STATE: &[(&str, &str)] = &[
     ("prompt_cache_pauses", include_str!("../migrations/0026_prompt_cache_pauses.sql")),
     ("budget_openings", include_str!("../migrations/0027_budget_openings.sql")),
     ("provider_retention", include_str!("../migrations/0028_provider_retention.sql")),
+    ("limits", include_str!("../migrations/0029_limits.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -70,6 +71,7 @@ const LOGS: &[(&str, &str)] = &[
     ("compat", include_str!("../migrations/logs/0008_compat.sql")),
     ("prompt_cache", include_str!("../migrations/logs/0009_prompt_cache.sql")),
     ("word_runs", include_str!("../migrations/logs/0010_word_runs.sql")),
+    ("limits", include_str!("../migrations/logs/0011_limits.sql")),
 ];
 
 impl Part {

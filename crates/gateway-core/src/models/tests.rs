@@ -33,6 +33,7 @@ struct Request {
     metadata: Vec<(&'static str, Scalar)>,
     params: Vec<(&'static str, Scalar)>,
     user: Option<&'static str>,
+    key_class: Option<&'static str>,
     input_tokens: u64,
 }
 
@@ -55,6 +56,10 @@ impl QueryFacts for Request {
 
     fn user(&self) -> Option<&str> {
         self.user
+    }
+
+    fn key_class(&self) -> Option<&str> {
+        self.key_class
     }
 
     fn input_tokens(&self) -> u64 {

@@ -73,6 +73,9 @@ impl Importer<'_> {
             created_at: self.now,
             expires_at: planned.expires_at,
             revoked_at: planned.revoked.then_some(self.now),
+            class: None,
+            wait_ms: None,
+            max_priority: None,
             last_used_at: None,
         };
         store::insert(tx, &key, KeyHash(unknown)).await?;

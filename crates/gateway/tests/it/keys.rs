@@ -193,6 +193,9 @@ on_both!(the_last_uses_of_many_keys_are_recorded_together, |app| async move {
             created_at: now,
             expires_at: None,
             revoked_at: None,
+            class: None,
+            wait_ms: None,
+            max_priority: None,
             last_used_at: None,
         };
         let hash = gateway_core::accounts::KeyHash(Sha256::digest(key.id.to_string()).into());
@@ -230,6 +233,9 @@ on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {
             created_at: app.app.services.clock.now(),
             expires_at: None,
             revoked_at: None,
+            class: None,
+            wait_ms: None,
+            max_priority: None,
             last_used_at: None,
         };
         let hash = gateway_core::accounts::KeyHash(Sha256::digest(key.id.to_string()).into());
