@@ -21,8 +21,9 @@ const LEVEL: &str = "CASE WHEN b.limit_id IS NULL THEN w.capacity * w.window_ms 
     WHEN b.capacity = w.capacity AND b.window_ms = w.window_ms THEN \
         LEAST(b.capacity * b.window_ms, \
               b.level + LEAST(GREATEST(n.now - b.at, 0), 8 * b.window_ms) * b.capacity) \
-    ELSE (w.capacity - b.capacity + LEAST(b.capacity * b.window_ms, \
-              b.level + LEAST(GREATEST(n.now - b.at, 0), 8 * b.window_ms) * b.capacity) / b.window_ms) * w.window_ms \
+    ELSE (w.capacity - b.capacity + CAST(FLOOR(CAST(LEAST(b.capacity * b.window_ms, \
+              b.level + LEAST(GREATEST(n.now - b.at, 0), 8 * b.window_ms) * b.capacity) AS NUMERIC) / b.window_ms) \
+              AS BIGINT)) * w.window_ms \
     END";
 
 /// What a node wants of a bucket.
@@ -66,7 +67,7 @@ pub async fn take(db: &Db, org: OrgId, requests: &[SliceRequest]) -> Result<Vec<
          WITH ORDINALITY AS w(limit_id, bucket, unit, capacity, window_ms, need, slice, place)), \
          found AS (SELECT w.*, {LEVEL} AS level FROM wanted w CROSS JOIN n LEFT JOIN limit_buckets b \
          ON b.limit_id = w.limit_id AND b.bucket = w.bucket AND b.unit = w.unit), \
-         verdict AS (SELECT BOOL_AND(level >= need * window_ms) AS has_all FROM found), \
+         verdict AS (SELECT BOOL_AND(need = 0 OR level >= need * window_ms) AS has_all FROM found), \
          taken AS (SELECT f.*, CASE WHEN v.has_all \
          THEN LEAST(f.slice, GREATEST(f.level, 0) / f.window_ms) ELSE 0 END AS granted \
          FROM found f CROSS JOIN verdict v), \
@@ -75,7 +76,8 @@ pub async fn take(db: &Db, org: OrgId, requests: &[SliceRequest]) -> Result<Vec<
          FROM taken t CROSS JOIN n JOIN limits l ON l.id = t.limit_id \
          ON CONFLICT (limit_id, bucket, unit) DO UPDATE SET level = excluded.level, capacity = excluded.capacity, \
          window_ms = excluded.window_ms, at = excluded.at) \
-         SELECT granted, (level - granted * window_ms) / window_ms AS left_over FROM taken ORDER BY place"
+         SELECT granted, CAST(FLOOR(CAST(level AS NUMERIC) / window_ms) AS BIGINT) - granted AS left_over \
+         FROM taken ORDER BY place"
     );
     let mut tx = db.begin().await?;
     tx.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", args![org.to_string(), SEED]).await?;

@@ -41,7 +41,8 @@ for i = 1, buckets do
   b.v = level(b.key, b.capacity, b.window)
   local need = b.amount
   if b.floor > 0 and not is_idle(b.key, ARGV[at + 7]) then need = need + b.floor end
-  b.wait = math.max(0, math.ceil((need * b.window - b.v) / b.capacity))
+  b.wait = 0
+  if b.amount > 0 then b.wait = math.max(0, math.ceil((need * b.window - b.v) / b.capacity)) end
   if b.wait > 0 and b.enforced then ok = false end
   found[i] = b
 end
