@@ -68,6 +68,8 @@ mod isolation;
 mod jobs;
 mod key_scopes;
 mod keys;
+mod limits_api;
+mod limits_store;
 mod log_damage;
 mod log_reads;
 mod log_search;
