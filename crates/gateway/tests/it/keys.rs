@@ -9,17 +9,20 @@ use crate::support::TestApp;
 use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, missing_id, time, with};
 
 const KEYS: &str = "/api/v1/keys";
-const SHAPE: [&str; 10] = [
+const SHAPE: [&str; 13] = [
     "app_id",
+    "class",
     "created_at",
     "created_by",
     "expires_at",
     "id",
     "key_prefix",
     "last_used_at",
+    "max_priority",
     "name",
     "revoked_at",
     "scopes",
+    "wait_ms",
 ];
 
 async fn make_app(app: &TestApp, token: &str, org: &str) -> String {
