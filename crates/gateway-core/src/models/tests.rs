@@ -286,10 +286,13 @@ fn operators_compare_as_people_expect() {
     };
     let request = Request {
         metadata: vec![("n", text("12")), ("flag", text("true")), ("s", text("abc"))],
+        key_class: Some("prod"),
         ..Request::default()
     };
     for (query, expected) in [
         (json!({"metadata.n": 12}), true),
+        (json!({"key.class": "prod"}), true),
+        (json!({"key.class": {"$in": ["batch", "dev"]}}), false),
         (json!({"metadata.n": {"$gt": 11.5, "$lt": 12.5}}), true),
         (json!({"metadata.n": {"$gte": 13}}), false),
         (json!({"metadata.flag": true}), true),

@@ -146,6 +146,13 @@ impl Importer<'_> {
         self.apply_models(tx, &import.plan.models, &mut applied).await?;
         let keys = self.apply_keys(tx, &import.plan, &mut applied).await?;
         self.apply_limits(tx, &import.plan.limits, &keys, &mut applied.changes).await?;
+        if !import.plan.user_budgets.is_empty() {
+            applied.findings.push(Finding {
+                path: "user_budgets".to_owned(),
+                status: Status::Manual,
+                message: "budgets of users are in the plan and not created".to_owned(),
+            });
+        }
         self.apply_settings(tx, &import.plan.settings, &mut applied.changes).await?;
         for quota in [Quota::Providers, Quota::Models, Quota::Keys] {
             self.check_quota(tx, quota).await?;

@@ -205,6 +205,31 @@ on_both!(the_successor_of_a_key_has_its_limit_and_its_place_in_the_queue, |app| 
     }
 });
 
+on_both!(the_class_of_a_key_chooses_a_target, |app| async move {
+    let ada = app.signup("acme").await;
+    let model = json!({
+        "name": "by-class",
+        "strategy": {
+            "mode": "conditional", "default": "small",
+            "conditions": [{"query": {"key.class": "prod"}, "then": "large"}],
+        },
+        "targets": [
+            {"id": "large", "provider": "sandbox", "model": "sandbox-large"},
+            {"id": "small", "provider": "sandbox", "model": "sandbox-small"},
+        ],
+    });
+    let models = format!("/api/v1/orgs/{}/models", ada.org_id);
+    app.post(&models, model).bearer(&ada.token).send().await.expect(201);
+    let key = json!({"name": "prod", "class": "prod"});
+    let key = app.post("/api/v1/keys", key).bearer(&ada.token).send().await.expect(201);
+    for (key, expected) in [(key["raw_key"].as_str().unwrap(), "sandbox-large"), (&ada.api_key, "sandbox-small")] {
+        let body = json!({"model": "by-class", "messages": [{"role": "user", "content": "hi"}]});
+        let answer = app.post("/v1/chat/completions", body).key(key).header("x-gateway-provider", "auto").send().await;
+        answer.expect(200);
+        assert_eq!(answer.header("x-gateway-model"), Some(expected));
+    }
+});
+
 on_both!(members_cannot_give_a_key_a_class_or_raise_its_priority, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.join(&ada, "member").await;
