@@ -122,6 +122,10 @@ impl Account {
         }
     }
 
+    pub fn concurrent(&self) -> Option<u64> {
+        self.concurrent
+    }
+
     pub fn running(&self) -> u64 {
         self.running
     }
@@ -174,7 +178,6 @@ impl Account {
             if needed > limit {
                 return Err(shortage(None));
             }
-            // A bucket below zero stops also calls that take nothing of it.
             if needed > 0 && !bucket.has(needed, floor) {
                 let found = shortage(Some(bucket.time_until(needed, floor)));
                 worst = worst.filter(|worst| worst.wait >= found.wait).or(Some(found));
@@ -184,7 +187,8 @@ impl Account {
             && self.running + 1 + floor.of(limit) > limit
             && worst.is_none()
         {
-            let left = i64::try_from(limit).unwrap_or(i64::MAX) - i64::try_from(self.running).unwrap_or(i64::MAX);
+            let left =
+                i64::try_from(limit).unwrap_or(i64::MAX) - i64::try_from(self.running).unwrap_or(i64::MAX);
             let wait = Some(CONCURRENT_RETRY);
             worst = Some(Shortage { unit: Unit::Concurrent, limit, needed: 1, left, wait });
         }

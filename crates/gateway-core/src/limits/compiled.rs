@@ -64,7 +64,8 @@ impl LimitSet {
     /// Compiles the enabled limits; with the keys of those of scope `key`.
     pub fn new(stored: impl IntoIterator<Item = (LimitId, Definition, Vec<KeyId>)>) -> Self {
         let limits = stored.into_iter().filter(|(_, definition, _)| definition.enabled);
-        let limits: Vec<Limit> = limits.map(|(id, definition, keys)| Limit::new(id, definition, keys)).collect();
+        let limits: Vec<Limit> =
+            limits.map(|(id, definition, keys)| Limit::new(id, definition, keys)).collect();
         let counts_tokens = limits.iter().any(Limit::counts_tokens);
         Self { limits, counts_tokens }
     }

@@ -1,9 +1,9 @@
 //! What a call will use, estimated before it, and what it has used, counted after it.
 
+use super::Unit;
 use super::account::Demand;
 use super::compiled::Limit;
 use super::lru::Lru;
-use super::Unit;
 use crate::ids::KeyId;
 
 /// As for budgets: the lowest average number of bytes of a token of text.

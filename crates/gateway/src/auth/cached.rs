@@ -13,6 +13,7 @@ use gateway_store::cache_purges::CachePurges;
 use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
+use crate::limits::OrgLimits;
 use crate::memory::MemoryAccount;
 use crate::models::OrgModels;
 use crate::rate_limits::WindowCounter;
@@ -32,6 +33,8 @@ pub struct CachedOrg {
     pub(super) cache_purges: CachePurges,
     /// `None` if the organization has no budgets.
     pub budgets: Option<Arc<OrgBudgets>>,
+    /// `None` if no limit is enabled.
+    pub limits: Option<Arc<OrgLimits>>,
     /// What its requests hold of bodies.
     pub memory: Arc<MemoryAccount>,
 }

@@ -64,9 +64,14 @@ fn headers_have_the_tightest_limit_first() {
 
 #[test]
 fn durations_are_written_like_those_of_openai() {
-    for (millis, text) in
-        [(0, "0s"), (120, "120ms"), (1_000, "1s"), (1_500, "1.5s"), (360_000, "6m0s"), (3_723_004, "1h2m3.004s")]
-    {
+    for (millis, text) in [
+        (0, "0s"),
+        (120, "120ms"),
+        (1_000, "1s"),
+        (1_500, "1.5s"),
+        (360_000, "6m0s"),
+        (3_723_004, "1h2m3.004s"),
+    ] {
         let headers = openai_headers(&[policy("l", Unit::Tokens, (1, 1), millis)]);
         assert_eq!(headers[2].1, text);
     }
