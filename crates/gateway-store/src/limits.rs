@@ -80,7 +80,8 @@ pub async fn set_keys(tx: &mut Tx, limit: &StoredLimit) -> Result<(), StoreError
 
 /// Adds a rotated key to the limits of its predecessor. True when there are any.
 pub async fn add_rotated_key(tx: &mut Tx, old: KeyId, new: KeyId) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO limit_keys (limit_id, key_id) SELECT limit_id, $2 FROM limit_keys WHERE key_id = $1";
+    let sql =
+        "INSERT INTO limit_keys (limit_id, key_id) SELECT limit_id, $2 FROM limit_keys WHERE key_id = $1";
     Ok(tx.exec(sql, args![old, new]).await? > 0)
 }
 

@@ -153,7 +153,10 @@ mod tests {
         let names: Vec<String> =
             limits.into_planned().into_iter().map(|limit| limit.definition.name).collect();
         assert_eq!(names[..4], ["key-ci-1", "key-ci-1-2", "key-ci-1-3", "limit"]);
-        assert_eq!(names[4..], ["key-of-the-department-of-very-long-names", "key-of-the-department-of-very-long-nam-2"]);
+        assert_eq!(
+            names[4..],
+            ["key-of-the-department-of-very-long-names", "key-of-the-department-of-very-long-nam-2"]
+        );
         assert!(report.into_findings().is_empty());
     }
 
@@ -166,8 +169,7 @@ mod tests {
             limits.add(&mut report, "many", wanted("a", 1));
         }
         assert_eq!(limits.into_planned().len(), MAX_LIMITS);
-        let findings: Vec<_> =
-            report.into_findings().into_iter().map(|one| (one.path, one.status)).collect();
+        let findings: Vec<_> = report.into_findings().into_iter().map(|one| (one.path, one.status)).collect();
         let manual = ["zero", "much", "many"].map(|path| (path.to_owned(), Status::Manual));
         assert_eq!(findings, manual);
     }

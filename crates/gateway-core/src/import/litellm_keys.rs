@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::report::Fate::{Approximate, Exact, Manual, Unsupported};
 use super::limits::Limits;
+use super::report::Fate::{Approximate, Exact, Manual, Unsupported};
 use super::report::{Fate, Known, Report, UNKNOWN, item, join};
 use super::table::{self, Tables};
 use super::{
@@ -18,7 +18,8 @@ use crate::budget::{MAX_BUDGETS, Period, limit_units};
 use crate::scopes::Scopes;
 use crate::time::Timestamp;
 
-const LIMIT: Fate = Approximate("becomes a limit of the key; it refills all the time, not at the full minute");
+const LIMIT: Fate =
+    Approximate("becomes a limit of the key; it refills all the time, not at the full minute");
 const TEAM_LIMIT: Fate =
     Approximate("becomes one limit of the keys of the team; keys that are made later are not in it");
 const INFORMATION: Fate = Exact("is information that the gateway does not need");

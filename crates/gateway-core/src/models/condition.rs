@@ -185,10 +185,8 @@ impl Field {
             "user" => Ok(Self::User),
             "key.class" => Ok(Self::KeyClass),
             "input_tokens" => Ok(Self::InputTokens),
-            _ => Err(
-                "is not known: must be metadata.<key>, params.<field>, headers.x-<name>, path, user, \
-                 key.class or input_tokens",
-            ),
+            _ => Err("is not known: must be metadata.<key>, params.<field>, headers.x-<name>, path, user, \
+                 key.class or input_tokens"),
         }
     }
 

@@ -68,8 +68,7 @@ pub async fn lease(
 
 /// Extends the leases of a node. To be called more often than `LEASE`.
 pub async fn renew(db: &Db, node: &str) -> Result<(), StoreError> {
-    let sql =
-        format!("UPDATE limit_permits SET expires_at = {SERVER_NOW} + $2 WHERE node = $1 AND held > 0");
+    let sql = format!("UPDATE limit_permits SET expires_at = {SERVER_NOW} + $2 WHERE node = $1 AND held > 0");
     db.exec(AssertSqlSafe(sql), args![node, millis(LEASE)]).await.map(|_| ())
 }
 

@@ -117,7 +117,6 @@ pub async fn give_back(db: &Db, org: OrgId, returned: &[Returned]) -> Result<(),
 
 /// Deletes buckets that are full again.
 pub async fn sweep(db: &Db) -> Result<(), StoreError> {
-    let sql =
-        format!("DELETE FROM limit_buckets WHERE level >= 0 AND at + window_ms + 60000 < {SERVER_NOW}");
+    let sql = format!("DELETE FROM limit_buckets WHERE level >= 0 AND at + window_ms + 60000 < {SERVER_NOW}");
     db.exec(AssertSqlSafe(sql), Vec::new()).await.map(|_| ())
 }

@@ -36,7 +36,11 @@ pub fn area() -> Area {
         .get("/keys/{keyId}", get, "Get the metadata of a key, without the secret")
         .put("/keys/{keyId}", update, "Update a key's name, scopes, application, or how its calls are queued")
         .delete("/keys/{keyId}", revoke, "Revoke a key with immediate effect")
-        .post("/keys/{keyId}/rotate", rotate::rotate, "Create a successor; the old key stays valid for overlap_hours")
+        .post(
+            "/keys/{keyId}/rotate",
+            rotate::rotate,
+            "Create a successor; the old key stays valid for overlap_hours",
+        )
 }
 
 #[derive(Serialize, JsonSchema)]

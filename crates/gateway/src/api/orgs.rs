@@ -2,7 +2,9 @@
 
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
-use gateway_core::accounts::{Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, check_name, check_slug};
+use gateway_core::accounts::{
+    Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, check_name, check_slug,
+};
 use gateway_core::audit::Chain;
 use gateway_core::budget::limit_units;
 use gateway_core::ids::{OrgId, UserId};

@@ -26,7 +26,8 @@ impl Importer<'_> {
         let mut stored = store::by_name(tx, self.org).await?;
         for planned in limits {
             let mut definition = planned.definition.clone();
-            let mut keys: Vec<KeyId> = planned.keys.iter().filter_map(|place| keys.get(place)).copied().collect();
+            let mut keys: Vec<KeyId> =
+                planned.keys.iter().filter_map(|place| keys.get(place)).copied().collect();
             keys.sort_unstable();
             let mut owner = LimitOwner::default();
             if definition.scope == Scope::Key {

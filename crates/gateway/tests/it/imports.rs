@@ -173,7 +173,10 @@ on_both!(keys_are_imported_by_their_hash, |app| async move {
     assert_eq!(done["plan"]["limits"][0]["definition"]["requests"], 3);
     let limits = app.get(&format!("/api/v1/orgs/{}/limits", ada.org_id)).bearer(&ada.token).send().await;
     let limit = &limits.expect(200)["limits"][0];
-    assert_eq!((&limit["name"], &limit["scope"], &limit["requests"]), (&json!("key-blocked"), &json!("key"), &json!(3)));
+    assert_eq!(
+        (&limit["name"], &limit["scope"], &limit["requests"]),
+        (&json!("key-blocked"), &json!("key"), &json!(3))
+    );
     assert_eq!(limit["scope_id"], of("blocked")["id"]);
     let again = import(&app, &ada, body.clone()).await.expect(200);
     assert_eq!(again["changes"]["created"], json!([]), "the same content changes nothing");

@@ -213,8 +213,9 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below = ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets", "/limits"]
-        .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below =
+        ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets", "/limits"]
+            .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
         "/api/v1/webhooks",

@@ -68,8 +68,7 @@ on_both!(a_limit_is_created_read_changed_and_deleted, |app| async move {
         "name": "hourly", "requests": 10, "concurrent": 2, "window": "hour", "models": ["claude-*"], "mode": "dry_run",
         "reserve": {"prod": 0.7}, "missing": "refuse", "enabled": false, "count_cached": false,
     });
-    let changed =
-        app.put(&one(&ada, &made), change.clone()).bearer(&ada.token).send().await.expect(200);
+    let changed = app.put(&one(&ada, &made), change.clone()).bearer(&ada.token).send().await.expect(200);
     for (field, value) in change.as_object().unwrap() {
         assert_eq!(changed[field], *value, "{field}");
     }
@@ -177,7 +176,10 @@ on_both!(the_successor_of_a_key_has_its_limit_and_its_place_in_the_queue, |app| 
     let ada = app.signup("acme").await;
     let body = json!({"name": "ci", "class": "prod", "wait_ms": 500, "max_priority": 7});
     let key = app.post("/api/v1/keys", body).bearer(&ada.token).send().await.expect(201)["key"].clone();
-    assert_eq!((&key["class"], &key["wait_ms"], &key["max_priority"]), (&json!("prod"), &json!(500), &json!(7)));
+    assert_eq!(
+        (&key["class"], &key["wait_ms"], &key["max_priority"]),
+        (&json!("prod"), &json!(500), &json!(7))
+    );
     let body = json!({"name": "of-key", "requests": 1, "scope": "key", "scope_id": key["id"]});
     let limit = create(&app, &ada, body).await.expect(201);
     let path = format!("/api/v1/keys/{}", key["id"].as_str().unwrap());
@@ -222,9 +224,12 @@ on_both!(the_class_of_a_key_chooses_a_target, |app| async move {
     app.post(&models, model).bearer(&ada.token).send().await.expect(201);
     let key = json!({"name": "prod", "class": "prod"});
     let key = app.post("/api/v1/keys", key).bearer(&ada.token).send().await.expect(201);
-    for (key, expected) in [(key["raw_key"].as_str().unwrap(), "sandbox-large"), (&ada.api_key, "sandbox-small")] {
+    for (key, expected) in
+        [(key["raw_key"].as_str().unwrap(), "sandbox-large"), (&ada.api_key, "sandbox-small")]
+    {
         let body = json!({"model": "by-class", "messages": [{"role": "user", "content": "hi"}]});
-        let answer = app.post("/v1/chat/completions", body).key(key).header("x-gateway-provider", "auto").send().await;
+        let answer =
+            app.post("/v1/chat/completions", body).key(key).header("x-gateway-provider", "auto").send().await;
         answer.expect(200);
         assert_eq!(answer.header("x-gateway-model"), Some(expected));
     }
@@ -251,7 +256,8 @@ on_both!(refusals_are_shown_by_hour_and_a_window_is_noticed_once, |app| async mo
     let gone = uuid::Uuid::new_v4().into();
     for _ in 0..2 {
         let of = |limit, hour| Refusals { limit, hour, refused: 2, would_refuse: 1 };
-        let refusals = [of(id, hour), of(id, hour.plus(-HOUR)), of(id, hour.plus(-200 * HOUR)), of(gone, hour)];
+        let refusals =
+            [of(id, hour), of(id, hour.plus(-HOUR)), of(id, hour.plus(-200 * HOUR)), of(gone, hour)];
         add_refusals(db, &refusals).await.unwrap();
     }
     let usage = app.get(&format!("{}/usage", one(&ada, &limit))).bearer(&ada.token).send().await.expect(200);

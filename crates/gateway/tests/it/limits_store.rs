@@ -135,7 +135,8 @@ async fn permits_are_leased_by_node_and_free_when_the_lease_ends() {
 
 /// A connected client, and ids that no other test has.
 async fn connected() -> (std::sync::Arc<RedisClient>, OrgId, LimitId) {
-    let url = std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`");
+    let url =
+        std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`");
     let client = std::sync::Arc::new(RedisClient::new(&url).unwrap());
     let running = std::sync::Arc::clone(&client);
     tokio::spawn(async move { running.run(|_| {}).await });
@@ -197,7 +198,8 @@ async fn concurrent_calls_take_no_more_than_there_is() {
     let take = |call: String| {
         let client = &client;
         async move {
-            let taken = redis::take(client, org, &call, &[bucket(limit, "tokens", 100, 3)], &[]).await.unwrap();
+            let taken =
+                redis::take(client, org, &call, &[bucket(limit, "tokens", 100, 3)], &[]).await.unwrap();
             usize::from(taken.ok)
         }
     };

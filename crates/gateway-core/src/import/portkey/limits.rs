@@ -32,7 +32,8 @@ pub fn planned(
                 continue;
             };
             if takes_any || called.is_empty() {
-                let message = "no config names the models that are called through it: create a limit with `models`";
+                let message =
+                    "no config names the models that are called through it: create a limit with `models`";
                 report.set(&at, Status::Manual, message);
                 continue;
             }
