@@ -17,7 +17,7 @@ use super::texts::{BatchTexts, Texts, has_bodies};
 use super::{batches, otel_ids, partitions, purge, rollup, sessions, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
-use crate::row::{Arg, args, json};
+use crate::row::{Arg, args, json, optional_json};
 use crate::{Db, StoreError, Tx, exports};
 
 /// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
@@ -374,7 +374,7 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cache_marks.map(i64::from),
         cache_saved_usd.map(saving_units),
         queued_ms.map(|waited| i64::try_from(waited).unwrap_or(i64::MAX)),
-        (!limits.is_empty()).then(|| json(limits)),
+        optional_json(Some(limits).filter(|limits| !limits.is_empty())),
         json(attempts),
         *key_id,
         *app_id,

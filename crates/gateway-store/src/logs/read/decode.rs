@@ -5,7 +5,7 @@ use crate::StoreError;
 use crate::logs::write::level_name;
 use crate::row::Row;
 use gateway_core::llm::ProviderFormat;
-use gateway_core::logs::{BodyStorage, LimitUse, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens};
 use gateway_core::totals::cost_decimal;
 
 pub(super) fn read(row: &Row) -> Result<LogEntry, StoreError> {
@@ -45,7 +45,7 @@ pub(super) fn read(row: &Row) -> Result<LogEntry, StoreError> {
         cache_marks: row.get::<Option<i64>>("cache_marks")?.and_then(|marks| u32::try_from(marks).ok()),
         cache_saved_usd: row.get::<Option<i64>>("cache_saved")?.map(cost_decimal),
         queued_ms: row.get::<Option<i64>>("queued_ms")?.and_then(|waited| u64::try_from(waited).ok()),
-        limits: limits(row)?,
+        limits: row.optional_json("limits")?.unwrap_or_default(),
         attempts: row.json("attempts")?,
         key_id: row.get("key_id")?,
         app_id: row.get("app_id")?,
@@ -66,11 +66,6 @@ pub(super) fn read(row: &Row) -> Result<LogEntry, StoreError> {
         response_is_stream: row.get("response_is_stream")?,
     };
     Ok(LogEntry { row: log, preview: row.get("preview")? })
-}
-
-fn limits(row: &Row) -> Result<Vec<LimitUse>, StoreError> {
-    let Some(text) = row.get::<Option<String>>("limits")? else { return Ok(Vec::new()) };
-    serde_json::from_str(&text).map_err(|error| StoreError::Other(error.to_string()))
 }
 
 fn stored(row: &Row, column: &'static str) -> Result<BodyStorage, StoreError> {
