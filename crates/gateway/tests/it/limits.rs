@@ -139,7 +139,7 @@ async fn what_was_reserved_is_replaced_by_what_was_used() {
     for fixture in both(&[]).await {
         fixture.upstream.set_default_reply(answer());
         fixture.limit(json!({"name": "day", "tokens": 1000, "window": "day"})).await;
-        let first = fixture.ask("m").send().await;
+        let first = fixture.ask_model("m").send().await;
         first.expect(200);
         let row = fixture.log_row(&first).await;
         let reserved = row["limits"][0]["reserved"].as_u64().unwrap();
@@ -150,7 +150,7 @@ async fn what_was_reserved_is_replaced_by_what_was_used() {
             answer["x-ratelimit-remaining-tokens"].to_str().unwrap().parse().unwrap()
         };
         assert_eq!(remaining(&first), 1000 - reserved);
-        let second = fixture.ask("m").send().await;
+        let second = fixture.ask_model("m").send().await;
         assert_eq!(remaining(&second), 1000 - 30 - reserved, "30 of the first call, all of the second");
     }
 }
@@ -160,7 +160,7 @@ async fn a_refusal_says_which_limit_and_when_to_retry() {
     for fixture in both(&[]).await {
         fixture.upstream.set_default_reply(answer());
         fixture.limit(json!({"name": "few", "requests": 2, "per": "user"})).await;
-        let call = || fixture.ask("m").header("x-gateway-user", "u1").send();
+        let call = || fixture.ask_model("m").header("x-gateway-user", "u1").send();
         for _ in 0..2 {
             call().await.expect(200);
         }
@@ -184,8 +184,8 @@ async fn a_refusal_says_which_limit_and_when_to_retry() {
         assert_eq!((&row["status"], &row["limits"][0]["name"]), (&json!(429), &json!("few")));
         assert_eq!(fixture.upstream.requests().len(), 2, "the provider saw nothing of it");
         // Another user has a bucket of its own, and so have those without one together.
-        fixture.ask("m").header("x-gateway-user", "u2").send().await.expect(200);
-        fixture.ask("m").send().await.expect(200);
+        fixture.ask_model("m").header("x-gateway-user", "u2").send().await.expect(200);
+        fixture.ask_model("m").send().await.expect(200);
     }
 }
 
@@ -213,12 +213,17 @@ async fn callers_without_the_value_are_refused_where_the_limit_says_so() {
     let fixture = ProxyFixture::start().await;
     fixture.upstream.set_default_reply(answer());
     fixture.limit(json!({"name": "users", "requests": 5, "per": "user", "missing": "refuse"})).await;
-    let refused = fixture.ask("m").send().await.expect_error(400, "bad_request");
+    let refused = fixture.ask_model("m").send().await.expect_error(400, "bad_request");
     assert!(refused["message"].as_str().unwrap().contains("X-Gateway-User"), "{refused}");
-    fixture.ask("m").header("x-gateway-user", "u").send().await.expect(200);
-    fixture.ask("m").header("x-gateway-user", &"u".repeat(257)).send().await.expect_error(400, "bad_request");
+    fixture.ask_model("m").header("x-gateway-user", "u").send().await.expect(200);
+    fixture
+        .ask_model("m")
+        .header("x-gateway-user", &"u".repeat(257))
+        .send()
+        .await
+        .expect_error(400, "bad_request");
     for header in ["x-gateway-wait", "x-gateway-priority"] {
-        fixture.ask("m").header(header, "30001").send().await.expect_error(400, "bad_request");
+        fixture.ask_model("m").header(header, "30001").send().await.expect_error(400, "bad_request");
     }
 }
 
@@ -244,13 +249,13 @@ async fn a_stream_holds_its_permit_to_its_end() {
         assert!(policy.contains("\"one.tokens\";q=100000;w=60;qu=\"tokens\""), "{policy}");
         assert!(policy.contains("\"one.concurrent\";q=1;qu=\"concurrent-requests\""), "{policy}");
         assert!(head.header("x-ratelimit-limit-tokens").is_some());
-        let refused = fixture.ask("m").send().await.expect_error(429, "rate_limited");
+        let refused = fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
         assert_eq!(refused["limit"]["unit"], "concurrent");
         signal.notify();
         let row = fixture.log_row_by_id(head.log_id()).await;
         assert_eq!(row["usage_estimated"], true, "the upstream sent no usage: {row}");
         assert_eq!(row["limits"][0]["used"], json!(row["total_tokens"]));
-        fixture.ask("m").send().await.expect(200);
+        fixture.ask_model("m").send().await.expect(200);
     }
 }
 
@@ -287,9 +292,9 @@ async fn a_failed_call_gives_back_its_tokens_but_not_its_request() {
         fixture.upstream.set_default_reply(Reply::json(500, r#"{"error":{"message":"broken"}}"#));
         fixture.limit(json!({"name": "both", "tokens": 60, "requests": 3, "window": "day"})).await;
         for _ in 0..3 {
-            assert_eq!(fixture.ask("m").send().await.status, 500);
+            assert_eq!(fixture.ask_model("m").send().await.status, 500);
         }
-        let refused = fixture.ask("m").send().await.expect_error(429, "rate_limited");
+        let refused = fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
         assert_eq!(refused["limit"]["unit"], "requests");
     }
 }
@@ -300,11 +305,11 @@ async fn a_limit_in_dry_run_only_notes_what_it_would_refuse() {
         fixture.upstream.set_default_reply(answer());
         let id =
             fixture.limit(json!({"name": "dry", "requests": 1, "window": "day", "mode": "dry_run"})).await;
-        let first = fixture.ask("m").send().await;
+        let first = fixture.ask_model("m").send().await;
         first.expect(200);
         assert_eq!(first.header("ratelimit"), None, "it promises nothing");
         assert_eq!(fixture.log_row(&first).await["limits"][0].get("would"), None);
-        let second = fixture.ask("m").send().await;
+        let second = fixture.ask_model("m").send().await;
         second.expect(200);
         let row = fixture.log_row(&second).await;
         assert_eq!(
@@ -323,7 +328,7 @@ async fn an_answer_from_the_cache_counts_as_a_request_without_tokens() {
     let fixture = ProxyFixture::start().await;
     fixture.upstream.set_default_reply(answer());
     fixture.limit(json!({"name": "both", "tokens": 10_000, "requests": 3, "window": "day"})).await;
-    let call = || fixture.ask("m").header("x-gateway-cache", "exact").send();
+    let call = || fixture.ask_model("m").header("x-gateway-cache", "exact").send();
     call().await.expect(200);
     let hit = call().await;
     hit.expect(200);
@@ -343,7 +348,7 @@ async fn a_fallback_counts_against_the_limits_of_its_target() {
         fixture.provider("second", "openai", json!({"api_key": "sk-second"})).await;
         fixture.limit(json!({"name": "big", "models": ["big-*"], "requests": 1, "window": "day"})).await;
         fixture.limit(json!({"name": "small", "models": ["small"], "requests": 2, "window": "day"})).await;
-        let call = || fixture.ask("big-1").header("x-gateway-fallback", "second/small").send();
+        let call = || fixture.ask_model("big-1").header("x-gateway-fallback", "second/small").send();
         for _ in 0..2 {
             fixture.upstream.push(Reply::json(503, r#"{"error":{"message":"overloaded"}}"#));
             fixture.upstream.push(answer());
@@ -369,7 +374,7 @@ async fn providers_headers_of_the_same_names_are_renamed() {
     let theirs = answer().header("x-ratelimit-limit-tokens", "7").header("ratelimit", "\"x\";r=1");
     fixture.upstream.set_default_reply(theirs);
     fixture.limit(json!({"name": "t", "tokens": 5000})).await;
-    let served = fixture.ask("m").send().await;
+    let served = fixture.ask_model("m").send().await;
     served.expect(200);
     assert_eq!(served.header("x-ratelimit-limit-tokens"), Some("5000"));
     assert_eq!(served.header("x-upstream-x-ratelimit-limit-tokens"), Some("7"));
@@ -386,11 +391,11 @@ async fn providers_headers_of_the_same_names_are_renamed() {
         fixture.app.put(&path, body).bearer(&fixture.ada.token).send().await.expect(200);
     };
     settings("minimal").await;
-    let served = fixture.ask("m").send().await;
+    let served = fixture.ask_model("m").send().await;
     assert_eq!(served.header("x-ratelimit-limit-tokens"), Some("7"));
     assert!(served.header("ratelimit-policy").is_some());
     settings("off").await;
-    assert_eq!(fixture.ask("m").send().await.header("ratelimit-policy"), None);
+    assert_eq!(fixture.ask_model("m").send().await.header("ratelimit-policy"), None);
 }
 
 /// Calls of the playground count as those of the organization.
@@ -416,21 +421,21 @@ async fn a_lowered_limit_lets_nothing_pass_until_it_has_drained() {
         let definition = |requests: u64| json!({"name": "l", "requests": requests, "window": "day"});
         let id = fixture.limit(definition(5)).await;
         for _ in 0..3 {
-            fixture.ask("m").send().await.expect(200);
+            fixture.ask_model("m").send().await.expect(200);
         }
         let path = format!("/api/v1/orgs/{}/limits/{id}", fixture.ada.org_id);
         let change = async |requests| {
             fixture.app.put(&path, definition(requests)).bearer(&fixture.ada.token).send().await.expect(200);
         };
         change(2).await;
-        fixture.ask("m").send().await.expect_error(429, "rate_limited");
+        fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
         change(4).await;
         crate::support::wait_for_response(
             Duration::from_secs(5),
-            || fixture.ask("m"),
+            || fixture.ask_model("m"),
             |answer| answer.status == 200,
         )
         .await;
-        fixture.ask("m").send().await.expect_error(429, "rate_limited");
+        fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
     }
 }

@@ -15,13 +15,13 @@ async fn occupied(backend: Backend) -> (ProxyFixture, Signal, tokio::task::JoinH
     fixture.upstream.push(answer().wait_before_head(&signal));
     fixture.upstream.set_default_reply(answer());
     fixture.limit(json!({"name": "one", "concurrent": 1})).await;
-    let first = tokio::spawn(fixture.ask("first").send());
+    let first = tokio::spawn(fixture.ask_model("first").send());
     fixture.upstream.wait_for_requests(1, Duration::from_secs(10)).await;
     (fixture, signal, first)
 }
 
 fn waiting(fixture: &ProxyFixture, name: &str, priority: u8) -> tokio::task::JoinHandle<TestResponse> {
-    let call = fixture.ask(name).header("x-gateway-wait", "30000");
+    let call = fixture.ask_model(name).header("x-gateway-wait", "30000");
     tokio::spawn(call.header("x-gateway-priority", &priority.to_string()).send())
 }
 
@@ -92,7 +92,7 @@ async fn a_call_waits_for_the_refill_and_no_longer_than_it_asked_for() {
             r#"{"choices":[],"usage":{"prompt_tokens":5950,"completion_tokens":40}}"#,
         ));
         fixture.chat(&large).send().await.expect(200);
-        let waited = fixture.ask("m").header("x-gateway-wait", "20000").send().await;
+        let waited = fixture.ask_model("m").header("x-gateway-wait", "20000").send().await;
         waited.expect(200);
         let row = fixture.log_row(&waited).await;
         let queued = row["queued_ms"].as_u64().unwrap();
@@ -184,7 +184,7 @@ async fn waiting_for_an_own_bucket_holds_up_nobody_else() {
     fixture.upstream.set_default_reply(answer());
     fixture.limit(json!({"name": "all", "requests": 1000, "window": "day"})).await;
     fixture.limit(json!({"name": "each", "requests": 1, "window": "day", "per": "user"})).await;
-    let call = |user: &str| fixture.ask("m").header("x-gateway-user", user);
+    let call = |user: &str| fixture.ask_model("m").header("x-gateway-user", user);
     call("u1").send().await.expect(200);
     let waits = tokio::spawn(call("u1").header("x-gateway-wait", "2000").send());
     fixture.wait_for_waiting(1).await;
@@ -208,7 +208,7 @@ async fn a_share_is_kept_for_the_keys_of_its_class() {
         };
         as_prod().await.expect(200);
         let mut others = 0;
-        while fixture.ask("m").send().await.status == 200 {
+        while fixture.ask_model("m").send().await.status == 200 {
             others += 1;
             assert!(others <= 30);
         }

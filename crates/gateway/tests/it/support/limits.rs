@@ -41,7 +41,7 @@ impl ProxyFixture {
     }
 
     /// A chat request to a model.
-    pub fn ask(&self, model: &str) -> TestRequest {
+    pub fn ask_model(&self, model: &str) -> TestRequest {
         self.chat(&chat_body(model))
     }
 
