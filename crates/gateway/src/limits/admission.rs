@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::limits::{
-    CallFacts, Limit, MissingSubject, Policy, Shortage, TokenEstimate, Unit, sort_policies,
-};
+use gateway_core::limits::{CallFacts, MissingSubject, Policy, Shortage, TokenEstimate, Unit, sort_policies};
 use gateway_core::logs::LimitUse;
 use tokio::time::Instant;
 
@@ -69,7 +67,7 @@ impl Limits {
         call: &Call<'_>,
         wait: Wait,
     ) -> Result<Option<Permit>, Refusal> {
-        let request = request(org, call, &|_| true)?;
+        let request = request(org, call)?;
         if request.wanted.is_empty() {
             return Ok(None);
         }
@@ -100,7 +98,7 @@ impl Limits {
             .flat_map(Permit::wants)
             .map(|wanted| (wanted.limit, Arc::clone(&wanted.bucket)))
             .collect();
-        let wanted = request(org, call, &|_| true)?;
+        let wanted = request(org, call)?;
         let key_of = |wanted: &Wanted| (wanted.limit, Arc::clone(&wanted.bucket));
         let kept: Vec<(usize, Arc<str>)> = wanted.wanted.iter().map(key_of).collect();
         let added: Vec<Wanted> =
@@ -264,10 +262,10 @@ impl Limits {
 }
 
 /// What the call wants of each limit that applies.
-fn request(org: &OrgLimits, call: &Call<'_>, is_asked: &dyn Fn(&Limit) -> bool) -> Result<Request, Refusal> {
+fn request(org: &OrgLimits, call: &Call<'_>) -> Result<Request, Refusal> {
     let mut wanted = Vec::new();
     for (index, limit) in org.set.limits.iter().enumerate() {
-        if !limit.applies_to(&call.facts) || !is_asked(limit) {
+        if !limit.applies_to(&call.facts) {
             continue;
         }
         let bucket: Arc<str> = match limit.bucket_of(&call.facts) {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::KeyId;
-use gateway_core::limits::{Demand, Policy, TokensUsed, Unit};
+use gateway_core::limits::{Demand, Limit, Policy, TokensUsed, Unit};
 use gateway_core::logs::{DryRunVerdict, LimitUse};
-use gateway_core::time::Timestamp;
 
 use super::state::Wanted;
 use super::{Limits, OrgLimits, exact, slices};
@@ -70,7 +69,7 @@ impl Permit {
         };
         let (stays, leaves) = std::mem::take(&mut self.held).into_iter().partition(is_kept);
         self.held = stays;
-        self.release(leaves, |_, _| Demand::default());
+        self.release(leaves, |_| Demand::default());
         if let Some(mut added) = added {
             self.held.append(&mut added.held);
         }
@@ -99,12 +98,12 @@ impl Permit {
             self.org.state().lock().averages.add(self.key, &model, used.output);
         }
         let held = std::mem::take(&mut self.held);
-        self.release(held, |limit, _| used.demand(limit));
+        self.release(held, |limit| used.demand(limit));
         uses
     }
 
     /// Replaces what was reserved by what was used, and ends the call in every limit.
-    fn release(&self, held: Vec<Held>, used: impl Fn(&gateway_core::limits::Limit, &Wanted) -> Demand) {
+    fn release(&self, held: Vec<Held>, used: impl Fn(&Limit) -> Demand) {
         if held.is_empty() {
             return;
         }
@@ -117,7 +116,7 @@ impl Permit {
                 continue;
             }
             let limit = self.org.limit(wanted.limit);
-            let used = used(limit, &wanted);
+            let used = used(limit);
             match source {
                 Source::Memory(nodes) => {
                     if let Some(entry) = state.find(limit.id, &wanted.bucket) {
@@ -146,15 +145,10 @@ impl Permit {
             exact::settle(&self.limits, &self.org, in_redis);
         }
     }
-
-    /// The time at which it is asked.
-    pub fn now(&self) -> Timestamp {
-        self.limits.0.services.clock.now()
-    }
 }
 
 /// Tokens, or calls of a limit without tokens.
-fn shown(limit: &gateway_core::limits::Limit, demand: &Demand) -> u64 {
+fn shown(limit: &Limit, demand: &Demand) -> u64 {
     let units = [Unit::Tokens, Unit::OutputTokens, Unit::InputTokens];
     let counted = units.into_iter().find(|unit| limit.definition.amount(*unit).is_some());
     demand.of(counted.unwrap_or(Unit::Requests))
@@ -164,6 +158,6 @@ fn shown(limit: &gateway_core::limits::Limit, demand: &Demand) -> u64 {
 impl Drop for Permit {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held);
-        self.release(held, |_, _| Demand { requests: 1, ..Demand::default() });
+        self.release(held, |_| Demand { requests: 1, ..Demand::default() });
     }
 }
