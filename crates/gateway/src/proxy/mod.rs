@@ -244,10 +244,7 @@ async fn prepare_payload(
     record: &mut Record,
 ) -> ApiResult<Payload> {
     let prompt = PromptDirective::from_headers(&context.head.headers)?;
-    // What limits reserve depends on the length of the body.
-    let counts_tokens = context.identity.org.limits.as_ref().is_some_and(|limits| limits.set.counts_tokens);
-    let is_counted = counts_tokens && plan.directives.operation.calls_model();
-    let whole = prompt.is_some() || is_counted || plan.needs_whole_body();
+    let whole = prompt.is_some() || plan.needs_whole_body() || admit::limits::need_body(context, plan);
     let payload = inbound.into_payload(whole, record).await?;
     let (Some(prompt), Some(body)) = (prompt, payload.buffered()) else { return Ok(payload) };
     let RequestContext { state, identity, .. } = context;

@@ -53,8 +53,8 @@ async fn admitted(cluster: &Cluster, model: &str, each: usize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_on_postgres_exceed_a_limit_by_a_tenth_and_a_call_at_most() {
     let cluster = Cluster::start(3, &[]).await;
-    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
     cluster.limit(json!({"name": "l", "models": ["m"], "requests": 100, "window": "day"})).await;
+    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
     wait_for_limit(&cluster, "warm").await;
     let passed = admitted(&cluster, "m", 60).await;
     assert!((80..=111).contains(&passed), "{passed}");
@@ -69,9 +69,9 @@ async fn three_nodes_with_redis_let_exactly_the_limit_pass() {
     let url = redis();
     let cluster = Cluster::start(3, &[("GATEWAY_REDIS_URL", &url)]).await;
     wait_for_redis(&cluster, "ok").await;
-    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
     cluster.limit(json!({"name": "l", "models": ["m"], "requests": 100, "window": "day"})).await;
     cluster.limit(json!({"name": "t", "models": ["t"], "tokens": 1000, "window": "day"})).await;
+    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
     wait_for_limit(&cluster, "warm").await;
     assert_eq!(admitted(&cluster, "m", 50).await, 100);
     // Each call uses 5 tokens, and reserves more.

@@ -23,6 +23,13 @@ use crate::proxy::record::Record;
 
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
+/// Whether limits need the whole body: what they reserve depends on its length, and so does whether it may wait.
+pub fn need_body(context: RequestContext<'_>, plan: &Plan<'_>) -> bool {
+    let Some(org) = &context.identity.org.limits else { return false };
+    let waits = !wait(context, plan, 0).max.is_zero();
+    plan.directives.operation.calls_model() && (org.set.counts_tokens || waits)
+}
+
 /// Takes what the request needs of every limit that applies to it, and gives it to the record.
 pub async fn take(
     context: RequestContext<'_>,
