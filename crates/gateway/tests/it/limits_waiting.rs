@@ -47,7 +47,8 @@ async fn those_who_wait_are_served_by_priority_then_by_arrival() {
     let start = fixture.app.app.services.clock.now().0;
     for round in 0..2 {
         for priority in 0..10_u8 {
-            set_clock(&fixture, start);
+            // Half a second apart, which is less than a step of priority.
+            set_clock(&fixture, start + 500 * round);
             calls.push(waiting(&fixture, &format!("p{priority}-{round}"), priority));
             fixture.wait_for_waiting(calls.len()).await;
         }
