@@ -53,13 +53,12 @@ impl TokenEstimate {
             return Self { input, output: 0, is_output_guessed: false };
         }
         let max_output = facts.max_output.unwrap_or(u64::MAX);
-        let (each, is_output_guessed) = match facts.max_tokens {
-            Some(stated) => (stated.min(max_output), false),
-            None => {
-                let expected = facts.average.map_or(FIRST_OUTPUT, |average| average.saturating_mul(2));
-                (expected.min(max_output).max(MIN_OUTPUT), true)
-            }
+        let guessed = || {
+            let expected = facts.average.map_or(FIRST_OUTPUT, |average| average.saturating_mul(2));
+            expected.min(max_output).max(MIN_OUTPUT)
         };
+        let is_output_guessed = facts.max_tokens.is_none();
+        let each = facts.max_tokens.map_or_else(guessed, |stated| stated.min(max_output));
         let output = each.saturating_mul(facts.choices.unwrap_or(1).clamp(1, MAX_CHOICES));
         Self { input, output, is_output_guessed }
     }

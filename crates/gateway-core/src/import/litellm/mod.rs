@@ -75,7 +75,7 @@ pub fn plan(text: &str, env: Environment<'_>) -> Result<Import, ImportError> {
     let is_silent = settings.1.get("turn_off_message_logging") == Some(&Value::Bool(true));
     let settings = PlannedSettings { log_bodies: is_silent.then_some(false) };
     let providers = endpoints.into_planned();
-    let plan = Plan { providers, models, limits, user_budgets, guardrails, settings, ..Plan::default() };
+    let plan = Plan { providers, models, user_budgets, limits, guardrails, settings, ..Plan::default() };
     Ok(Import { plan, findings: report.into_findings() })
 }
 
