@@ -57,7 +57,7 @@ on_both!(a_plan_writes_nothing_and_shows_no_secret, |app| async move {
     assert_eq!(planned["plan"]["models"][1]["name"], "claude");
     assert_eq!(planned["plan"]["providers"][0]["has_api_key"], true);
     assert_eq!(planned["plan"]["providers"][0]["path_prefix"], "");
-    assert_eq!(planned["changes"]["created"].as_array().unwrap().len(), 4);
+    assert_eq!(planned["changes"]["created"].as_array().unwrap().len(), 5);
     let key = finding(&planned, "model_list[1].litellm_params.api_key");
     assert_eq!(key["status"], "manual");
     assert_eq!(finding(&planned, "router_settings.fallbacks")["status"], "approximate");
@@ -69,11 +69,12 @@ on_both!(an_import_is_applied_once, |app| async move {
     let ada = app.signup("acme").await;
     let body = json!({"source": "litellm", "data": litellm("http://127.0.0.1:9"), "apply": true});
     let first = import(&app, &ada, body.clone()).await.expect(200);
-    assert_eq!((&first["applied"], first["changes"]["created"].as_array().unwrap().len()), (&json!(true), 4));
+    assert_eq!((&first["applied"], first["changes"]["created"].as_array().unwrap().len()), (&json!(true), 5));
     assert_eq!(names(&app, &ada, "models").await, ["claude", "gpt-4o"]);
     assert_eq!(names(&app, &ada, "providers").await, ["anthropic", "openai"]);
+    assert_eq!(names(&app, &ada, "limits").await, ["model-claude"]);
     let second = import(&app, &ada, body).await.expect(200);
-    assert_eq!(second["changes"]["unchanged"].as_array().unwrap().len(), 4);
+    assert_eq!(second["changes"]["unchanged"].as_array().unwrap().len(), 5);
     assert!(second["changes"]["created"].as_array().unwrap().is_empty());
     let path = format!("/api/v1/orgs/{}/models/gpt-4o", ada.org_id);
     assert_eq!(app.get(&path).bearer(&ada.token).send().await.expect(200)["version"], 1);
@@ -269,9 +270,9 @@ async fn the_command_reads_the_environment() {
     assert_eq!(applied.code, Some(0), "{applied:?}");
     assert!(!applied.stdout.contains("sk-ant-of-the-file"));
     let applied: Value = serde_json::from_str(&applied.stdout).unwrap();
-    assert_eq!(applied["changes"]["created"].as_array().unwrap().len(), 4);
+    assert_eq!(applied["changes"]["created"].as_array().unwrap().len(), 5);
     let again: Value = serde_json::from_str(&gateway(&arguments).stdout).unwrap();
-    assert_eq!(again["changes"]["unchanged"].as_array().unwrap().len(), 4);
+    assert_eq!(again["changes"]["unchanged"].as_array().unwrap().len(), 5);
     assert_eq!(gateway(&["import", "litellm", "litellm.yaml", "--org", "nobody"]).code, Some(1));
     let retired = gateway(&["keys", "retire-foreign", "--org", "acme"]);
     assert!(retired.stdout.contains("0 imported keys"), "{retired:?}");
