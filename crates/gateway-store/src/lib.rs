@@ -29,6 +29,7 @@ pub mod foreign_keys;
 pub mod invites;
 pub mod jobs;
 pub mod keys;
+pub mod limits;
 pub mod logs;
 pub mod members;
 pub mod models;

@@ -33,6 +33,7 @@ struct Request {
     metadata: Vec<(&'static str, Scalar)>,
     params: Vec<(&'static str, Scalar)>,
     user: Option<&'static str>,
+    key_class: Option<&'static str>,
     input_tokens: u64,
 }
 
@@ -55,6 +56,10 @@ impl QueryFacts for Request {
 
     fn user(&self) -> Option<&str> {
         self.user
+    }
+
+    fn key_class(&self) -> Option<&str> {
+        self.key_class
     }
 
     fn input_tokens(&self) -> u64 {
@@ -281,10 +286,13 @@ fn operators_compare_as_people_expect() {
     };
     let request = Request {
         metadata: vec![("n", text("12")), ("flag", text("true")), ("s", text("abc"))],
+        key_class: Some("prod"),
         ..Request::default()
     };
     for (query, expected) in [
         (json!({"metadata.n": 12}), true),
+        (json!({"key.class": "prod"}), true),
+        (json!({"key.class": {"$in": ["batch", "dev"]}}), false),
         (json!({"metadata.n": {"$gt": 11.5, "$lt": 12.5}}), true),
         (json!({"metadata.n": {"$gte": 13}}), false),
         (json!({"metadata.flag": true}), true),

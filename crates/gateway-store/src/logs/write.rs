@@ -17,7 +17,7 @@ use super::texts::{BatchTexts, Texts, has_bodies};
 use super::{batches, otel_ids, partitions, purge, rollup, sessions, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
-use crate::row::{Arg, args, json};
+use crate::row::{Arg, args, json, optional_json};
 use crate::{Db, StoreError, Tx, exports};
 
 /// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
@@ -205,6 +205,8 @@ fn probe_like(row: &LogRow) -> LogRow {
         cache: None,
         cache_marks: None,
         cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
         attempts: Vec::new(),
         key_id: None,
         app_id: None,
@@ -239,7 +241,7 @@ async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a
 }
 
 /// The columns of a log row, in the order of `values_of`.
-pub(super) const COLUMNS: [&str; 43] = [
+pub(super) const COLUMNS: [&str; 45] = [
     "id",
     "org_id",
     "request_id",
@@ -268,6 +270,8 @@ pub(super) const COLUMNS: [&str; 43] = [
     "cache",
     "cache_marks",
     "cache_saved",
+    "queued_ms",
+    "limits",
     "attempts",
     "key_id",
     "app_id",
@@ -288,7 +292,7 @@ pub(super) const COLUMNS: [&str; 43] = [
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
@@ -321,6 +325,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cache,
         cache_marks,
         cache_saved_usd,
+        queued_ms,
+        limits,
         attempts,
         key_id,
         app_id,
@@ -367,6 +373,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cache.as_deref().map(clean),
         cache_marks.map(i64::from),
         cache_saved_usd.map(saving_units),
+        queued_ms.map(|waited| i64::try_from(waited).unwrap_or(i64::MAX)),
+        optional_json(Some(limits).filter(|limits| !limits.is_empty())),
         json(attempts),
         *key_id,
         *app_id,

@@ -18,6 +18,7 @@ pub mod extract;
 mod import;
 mod invites;
 mod keys;
+mod limits;
 mod logs;
 mod me;
 mod members;
@@ -62,6 +63,7 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         budgets::area(),
+        limits::area(),
         providers::area(),
         models::area(),
         import::area(),

@@ -31,7 +31,7 @@ use super::record::Record;
 use super::response_body::MeteredBody;
 use super::response_format::{BufferedContent, EVENT_STREAM, ResponseContent};
 use super::state::ProxyState;
-use super::{cost, headers};
+use super::{cost, headers, limit_headers};
 use crate::auth::Identity;
 use crate::cache::{CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, Lookup, SemanticQuery};
 use crate::memory::{MemoryExhausted, hold};
@@ -241,6 +241,7 @@ pub fn respond_from_cache(
     headers.insert(AGE, entry.age_seconds(context.now()).into());
     record.set_cache_hit(entry);
     headers::add_cached(&mut headers, context.identity, &record);
+    limit_headers::add(&mut headers, record.limit_headers(plan.directives));
     if plan.directives.wants_cost {
         cost::insert(&mut headers, record.cost_so_far());
     }

@@ -69,8 +69,9 @@ impl RequestFacts {
             return Ok(());
         }
         // The content type is ignored: a provider may read JSON in spite of it, so the scope check must do the same.
-        // Budgets need the whole body too, because a second `max_tokens` could be larger than the first.
-        let peek = inbound.peek(whole || context.identity.org.budgets.is_some()).await?;
+        // Budgets and limits need the whole body too, because a second `max_tokens` could be larger than the first.
+        let org = &context.identity.org;
+        let peek = inbound.peek(whole || org.budgets.is_some() || org.limits.is_some()).await?;
         self.apply(peek)
     }
 

@@ -172,6 +172,10 @@ impl QueryFacts for Facts<'_> {
         self.directives.user.as_deref().or(self.request.user.as_deref())
     }
 
+    fn key_class(&self) -> Option<&str> {
+        self.context.identity.key_class()
+    }
+
     fn input_tokens(&self) -> u64 {
         estimate_from_chars(self.body_bytes as u64)
     }

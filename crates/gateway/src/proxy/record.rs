@@ -4,6 +4,7 @@
 mod attempts;
 mod cache;
 mod copies;
+mod limits;
 mod row;
 mod timing;
 
@@ -40,6 +41,7 @@ use attempts::AttemptLog;
 pub use cache::CacheStatus;
 use cache::RecordedCache;
 use copies::BodyCopies;
+use limits::RecordedLimits;
 use timing::Timing;
 
 pub struct Record {
@@ -57,6 +59,7 @@ pub struct Record {
     timing: Timing,
     cache: RecordedCache,
     reservation: Option<Reservation>,
+    limits: RecordedLimits,
     is_closed: bool,
 }
 
@@ -166,6 +169,7 @@ impl Record {
             timing: Timing::new(created_at, started),
             cache: RecordedCache::default(),
             reservation,
+            limits: RecordedLimits::default(),
             is_closed: false,
         }
     }
@@ -369,7 +373,8 @@ impl Record {
         let fails_in_band = reading.in_band_error.is_some() && self.response.status.is_success();
         let error_code = error_code.or_else(|| fails_in_band.then(|| "provider_error".to_owned()));
         self.attempts.finish(error);
-        let row = self.row(status, error_code, &reading);
+        let mut row = self.row(status, error_code, &reading);
+        self.settle_limits(&mut row);
         self.count_saving(&row);
         self.state.metrics.count(self.lane, &row);
         self.count_stages();

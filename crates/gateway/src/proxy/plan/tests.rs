@@ -31,6 +31,8 @@ fn directives(operation: Operation, stream: Option<bool>) -> Directives {
         log_bodies: false,
         timeout: Duration::from_secs(1),
         stored_credential: false,
+        wait_ms: None,
+        priority: None,
     }
 }
 
