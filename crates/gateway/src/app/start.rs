@@ -193,6 +193,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));
     tasks.spawn_low_priority(log_maintenance);
     tasks.spawn(app.proxy.budgets.clone().run());
+    tasks.spawn(app.proxy.budgets.clone().run_users());
     if app.proxy.redis.is_some() {
         tasks.spawn(maintain_redis(Arc::clone(app)));
     }

@@ -4,6 +4,7 @@
 pub mod auto;
 mod named;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,6 +201,15 @@ impl<'a> Plan<'a> {
 
     pub fn user(&self) -> Option<&str> {
         self.directives.user.as_deref().or(self.facts.user.as_deref())
+    }
+
+    /// The user of the log row, whose budgets apply. A member is the end user of its own calls.
+    pub fn end_user(&self, identity: &Identity) -> Option<Cow<'_, str>> {
+        let member = || match &identity.principal {
+            Principal::User { id, .. } => Some(Cow::Owned(id.to_string())),
+            Principal::Key(_) | Principal::Org => None,
+        };
+        self.user().map(Cow::Borrowed).or_else(member)
     }
 
     pub fn has_fallbacks(&self) -> bool {
