@@ -26,6 +26,7 @@ pub mod log_view;
 pub mod logs;
 pub mod memory;
 pub mod models;
+pub mod org_lru;
 pub mod otlp;
 pub mod pricing;
 pub mod prompts;

@@ -51,6 +51,7 @@ pub mod skills;
 pub mod teams;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod user_budgets;
 pub mod user_sessions;
 pub mod verdicts;
 mod wal_checkpoints;

@@ -59,6 +59,7 @@ const STATE: &[(&str, &str)] = &[
     ("budget_openings", include_str!("../migrations/0027_budget_openings.sql")),
     ("provider_retention", include_str!("../migrations/0028_provider_retention.sql")),
     ("limits", include_str!("../migrations/0029_limits.sql")),
+    ("user_budgets", include_str!("../migrations/0030_user_budgets.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -72,6 +73,7 @@ const LOGS: &[(&str, &str)] = &[
     ("prompt_cache", include_str!("../migrations/logs/0009_prompt_cache.sql")),
     ("word_runs", include_str!("../migrations/logs/0010_word_runs.sql")),
     ("limits", include_str!("../migrations/logs/0011_limits.sql")),
+    ("user_spend", include_str!("../migrations/logs/0012_user_spend.sql")),
 ];
 
 impl Part {
@@ -325,7 +327,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 29] = [
+    const RELEASED_STATE: [(&str, &str); 30] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -355,8 +357,9 @@ mod tests {
         ("budget_openings", "5f3b3ab47ec32c4561a050e94e45e2d006486aa32aae76180858cd6f81596c4f"),
         ("provider_retention", "f870ad574e55db31840872bcce4d40ce0302b4989d749e8e52ab6844f1bfb675"),
         ("limits", "12aebfd5a11e3ed78f425de21a9d4932c78d82e6a5765d82ac585a460f759f7b"),
+        ("user_budgets", "4eca245754c0ae829bd5a38a2c0cc465ff36556ba4b3cf0178c6f4d7f15a097d"),
     ];
-    const RELEASED_LOGS: [(&str, &str); 11] = [
+    const RELEASED_LOGS: [(&str, &str); 12] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
         ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
         ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
@@ -368,6 +371,7 @@ mod tests {
         ("prompt_cache", "543260b66b493427db0183d929f3c5ac100b35f8dcb129494d712bee82ea1367"),
         ("word_runs", "4c3ade0267c9cac57eff30b464300793399c7bfbc07c1fbad203801ed3076e0a"),
         ("limits", "84903852785fdc9c76df3f82ee823ff0fd431b03e399496152b812d927fe2394"),
+        ("user_spend", "ec90192776b742f4dc006a5ea1744f5504f62621a10013f155eaeb7bd02223f1"),
     ];
 
     #[test]

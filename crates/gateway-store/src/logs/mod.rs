@@ -21,6 +21,7 @@ mod sweep;
 mod texts;
 mod usage;
 mod usage_plan;
+mod user_spend;
 mod words;
 mod write;
 
@@ -45,5 +46,6 @@ pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
     user_seen,
 };
+pub use user_spend::UserDay;
 pub use words::merge_runs;
 pub use write::{Written, check_writable, write_batch, write_batch_within, write_prepared};

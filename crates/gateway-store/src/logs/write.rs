@@ -14,7 +14,7 @@ use sqlx::AssertSqlSafe;
 use super::bulk::{Bulk, id_list, in_ids};
 use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
 use super::texts::{BatchTexts, Texts, has_bodies};
-use super::{batches, otel_ids, partitions, purge, rollup, sessions, words};
+use super::{batches, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
 use crate::row::{Arg, args, json, optional_json};
@@ -108,6 +108,7 @@ async fn insert(
     COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
     store(tx, &admitted, texts.run).await?;
     rollup::add(tx, &all, &mut days, limits.lines).await?;
+    user_spend::add(tx, &all, &mut days, limits.lines.spenders).await?;
     days.write(tx).await?;
     Ok(Written {
         new: all.iter().map(|row| row.id).collect(),

@@ -197,6 +197,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     tasks.spawn_low_priority(log_maintenance);
     tasks.spawn(app.proxy.budgets.clone().run());
     tasks.spawn(app.proxy.limits.clone().run());
+    tasks.spawn(app.proxy.budgets.clone().run_users());
     if app.proxy.redis.is_some() {
         tasks.spawn(maintain_redis(Arc::clone(app)));
     }

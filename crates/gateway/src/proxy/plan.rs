@@ -204,6 +204,15 @@ impl<'a> Plan<'a> {
         self.directives.user.as_deref().or(self.facts.user.as_deref())
     }
 
+    /// The user of the log row, whose budgets apply. A member is the end user of its own calls.
+    pub fn end_user(&self, identity: &Identity) -> Option<Cow<'_, str>> {
+        let member = || match &identity.principal {
+            Principal::User { id, .. } => Some(Cow::Owned(id.to_string())),
+            Principal::Key(_) | Principal::Org => None,
+        };
+        self.user().map(Cow::Borrowed).or_else(member)
+    }
+
     pub fn has_fallbacks(&self) -> bool {
         self.targets.len() > 1
     }

@@ -8,6 +8,7 @@ mod limits;
 mod row;
 mod timing;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -126,7 +127,6 @@ impl Record {
         let RequestContext { services, state, worker, identity, head, request_id } = context;
         let (created_at, directives) = (context.now(), plan.directives);
         let traceparent = head.headers.get("traceparent").and_then(|value| value.to_str().ok());
-        let user = plan.user().map(ToOwned::to_owned);
         Self {
             services: Arc::clone(services),
             state: Arc::clone(state),
@@ -136,11 +136,7 @@ impl Record {
             caller: RecordedCaller {
                 org: Arc::clone(&identity.org),
                 principal: identity.principal.clone(),
-                // A member is the end user of its own calls.
-                user: user.or_else(|| match &identity.principal {
-                    Principal::User { id, .. } => Some(id.to_string()),
-                    Principal::Key(_) | Principal::Org => None,
-                }),
+                user: plan.end_user(identity).map(Cow::into_owned),
                 session: directives.session.clone(),
                 metadata: directives.metadata.clone(),
                 traceparent: traceparent.filter(|text| text.len() <= 256).map(ToOwned::to_owned),

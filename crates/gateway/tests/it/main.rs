@@ -144,6 +144,7 @@ mod tokens;
 mod translation_failures;
 mod usage;
 mod usage_retention;
+mod user_budgets;
 mod user_sessions;
 mod webhook_delivery;
 mod webhooks;
