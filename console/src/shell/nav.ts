@@ -1,5 +1,5 @@
 /** Navigation entries and their keyboard shortcuts. */
-import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
+import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, Gauge, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
 
 export interface NavItem {
   to: string
@@ -52,6 +52,7 @@ export const NAV: readonly NavGroup[] = [
       { to: '/org/teams', name: 'Teams', icon: Building2 },
       { to: '/org/apps', name: 'Apps', icon: Boxes },
       { to: '/org/budgets', name: 'Budgets', icon: Wallet },
+      { to: '/org/limits', name: 'Limits', icon: Gauge },
       { to: '/org/audit', name: 'Audit log', icon: ScrollText },
       { to: '/org/settings', name: 'Settings', icon: Cog },
     ],
