@@ -44,6 +44,8 @@ fn row() -> LogRow {
         prompt: Some(PromptVersionRef { name: "support/answer".into(), version: 3 }),
         traceparent: None,
         compat: None,
+        queued_ms: None,
+        limits: Vec::new(),
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: br#"{"messages":[{"role":"user","content":"How tall is the Eiffel Tower?"}]}"#.to_vec(),
