@@ -214,7 +214,7 @@ impl Limits {
             would_refuse,
         });
         let held: Vec<Held> = held.collect();
-        self.note_dry_runs(org, &held);
+        super::refusals::note_dry_runs(org, &held);
         Ok(Permit::new(self, org, held, policies))
     }
 
@@ -289,9 +289,9 @@ fn short_of(org: &OrgLimits, request: &Request, key: &BucketKey) -> Short {
     let is_meant = |wanted: &&Wanted| org.limit(wanted.limit).id == key.0 && wanted.bucket == key.1;
     let wanted = request.wanted.iter().find(is_meant).unwrap_or(&request.wanted[0]);
     let limit = org.limit(wanted.limit);
-    let units = Unit::REFILLING.into_iter().chain([Unit::Concurrent]);
+    let mut units = Unit::REFILLING.into_iter().chain([Unit::Concurrent]);
     let amount = |unit| limit.definition.amount(unit).map(|amount| (unit, amount));
-    let (unit, amount) = units.filter_map(amount).next().unwrap_or((Unit::Requests, 1));
+    let (unit, amount) = units.find_map(amount).unwrap_or((Unit::Requests, 1));
     let shortage = Shortage {
         unit,
         limit: amount,

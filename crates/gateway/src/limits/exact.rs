@@ -90,7 +90,7 @@ async fn exchange(
     }
     let held = exchange.held(&refused);
     let policies = org.state().lock().policies(&org.set, &request.wanted, now);
-    limits.note_dry_runs(org, &held);
+    super::refusals::note_dry_runs(org, &held);
     Some(Ok(Permit::new(limits, org, held, policies)))
 }
 

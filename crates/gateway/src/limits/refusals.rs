@@ -1,7 +1,5 @@
 //! What limits refused, counted in memory and written once a second, and the events of limits that were reached.
 
-use std::sync::Arc;
-
 use gateway_core::events::{Event, LimitEventData};
 use gateway_core::ids::{LimitId, OrgId};
 use gateway_core::limits::Limit;
@@ -19,7 +17,7 @@ const KEPT_MS: i64 = 30 * DAY;
 /// What a limit refused since it was written last.
 #[derive(Default)]
 pub struct Refused {
-    refused: i64,
+    calls: i64,
     would_refuse: i64,
     /// The window whose event is not recorded yet, with what it says.
     reached: Option<(Timestamp, LimitEventData)>,
@@ -30,7 +28,7 @@ pub struct Refused {
 impl State {
     pub fn note_refusal(&mut self, limit: &Limit, short: &Short, now: Timestamp) {
         let refused = self.refused.entry(limit.id).or_default();
-        refused.refused += 1;
+        refused.calls += 1;
         let window = Timestamp(now.0 - now.0.rem_euclid(limit.window()));
         if refused.noticed == Some(window) || refused.reached.is_some() {
             return;
@@ -48,17 +46,15 @@ impl State {
     }
 }
 
-impl Limits {
-    /// Counts what limits in dry run would have refused.
-    pub(super) fn note_dry_runs(&self, org: &Arc<OrgLimits>, held: &[Held]) {
-        if !held.iter().any(|held| held.would_refuse) {
-            return;
-        }
-        let mut state = org.state().lock();
-        for held in held.iter().filter(|held| held.would_refuse) {
-            let limit = org.limit(held.wanted.limit).id;
-            state.refused.entry(limit).or_default().would_refuse += 1;
-        }
+/// Counts what limits in dry run would have refused.
+pub fn note_dry_runs(org: &OrgLimits, held: &[Held]) {
+    if !held.iter().any(|held| held.would_refuse) {
+        return;
+    }
+    let mut state = org.state().lock();
+    for held in held.iter().filter(|held| held.would_refuse) {
+        let limit = org.limit(held.wanted.limit).id;
+        state.refused.entry(limit).or_default().would_refuse += 1;
     }
 }
 
@@ -71,10 +67,10 @@ pub async fn flush(limits: &Limits) {
     for (org, state) in limits.states() {
         let mut state = state.lock();
         for (limit, refused) in &mut state.refused {
-            let (count, would) = (refused.refused, refused.would_refuse);
+            let (count, would) = (refused.calls, refused.would_refuse);
             if count + would > 0 {
                 counts.push(Refusals { limit: *limit, hour, refused: count, would_refuse: would });
-                (refused.refused, refused.would_refuse) = (0, 0);
+                (refused.calls, refused.would_refuse) = (0, 0);
             }
             if let Some((window, facts)) = refused.reached.take() {
                 refused.noticed = Some(window);

@@ -134,7 +134,7 @@ fn take_from_credit(
     }
     let policies: Vec<Policy> = state.policies(&org.set, &request.wanted, now);
     drop(state);
-    limits.note_dry_runs(org, &held);
+    super::refusals::note_dry_runs(org, &held);
     Ok(Permit::new(limits, org, held, policies))
 }
 

@@ -103,8 +103,8 @@ impl Directives {
                 && log != Some("metadata"),
             timeout: timeout(headers, config.proxy_timeout)?,
             stored_credential: headers.one_of("x-gateway-credential", &["stored"])?.is_some(),
-            wait_ms: headers.number("x-gateway-wait", MAX_WAIT_MS)?,
-            priority: headers.number("x-gateway-priority", MAX_PRIORITY)?,
+            wait_ms: headers.number("x-gateway-wait", &MAX_WAIT_MS)?,
+            priority: headers.number("x-gateway-priority", &MAX_PRIORITY)?,
         })
     }
 
@@ -180,12 +180,12 @@ impl<'a> GatewayHeaders<'a> {
     }
 
     /// A whole number from 0 to `max`.
-    fn number<T>(&self, name: &str, max: T) -> ApiResult<Option<T>>
+    fn number<T>(&self, name: &str, max: &T) -> ApiResult<Option<T>>
     where
         T: std::str::FromStr + PartialOrd + std::fmt::Display,
     {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        let number = text.parse().ok().filter(|number| *number <= max);
+        let number = text.parse().ok().filter(|number| number <= max);
         number
             .map(Some)
             .ok_or_else(|| Problem::field(name, format!("must be a whole number from 0 to {max}")))

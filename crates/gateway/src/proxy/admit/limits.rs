@@ -38,7 +38,7 @@ pub async fn take(
     payload: &Payload,
     record: &mut Record,
 ) -> ApiResult<()> {
-    let body_bytes = payload.buffered().map_or(0, |body| body.len());
+    let body_bytes = payload.buffered().map_or(0, bytes::Bytes::len);
     let member = member(context);
     let facts = CallContext { context, plan, member: member.as_deref(), is_internal: record.is_internal() };
     let call = facts.call(org, &plan.targets[0], body_bytes);
