@@ -32,6 +32,7 @@ mod pinning;
 mod process;
 mod procfs;
 mod queries;
+mod query_language;
 mod report;
 mod request;
 mod responses;

@@ -280,6 +280,8 @@ impl Source {
             cache: None,
             cache_marks: None,
             cache_saved_usd: None,
+            queued_ms: None,
+            limits: Vec::new(),
             attempts: vec![Attempt {
                 provider: "openai".into(),
                 model: Some("gpt-4o-mini".into()),

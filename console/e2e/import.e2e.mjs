@@ -99,7 +99,9 @@ test('keys of LiteLLM are planned with their scopes and budgets', async () => {
   await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click()
   await page.getByRole('heading', { name: 'Imported' }).waitFor()
   await page.getByRole('main').getByRole('link', { name: 'Keys' }).click()
-  await page.getByRole('row').filter({ hasText: 'ci' }).waitFor()
+  await page.getByRole('row').filter({ hasText: 'ci' }).getByText('imported from litellm').waitFor()
+  await page.getByRole('note').getByText(/1 key of another gateway is accepted.*None made a call/).waitFor()
+  await inspect(page, 'keys-imported')
   page.clean()
 })
 

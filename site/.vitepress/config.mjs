@@ -28,7 +28,7 @@ const sidebar = [
   },
   {
     text: 'Control',
-    items: [page('Budgets', 'budgets'), page('People, sessions, keys', 'access'), page('Logs and usage', 'logs'), page('Audit log', 'audit'), page('Webhooks', 'webhooks'), page('Exports and OTLP', 'exports')],
+    items: [page('Budgets', 'budgets'), page('Limits', 'limits'), page('People, sessions, keys', 'access'), page('Logs and usage', 'logs'), page('Audit log', 'audit'), page('Webhooks', 'webhooks'), page('Exports and OTLP', 'exports')],
   },
   {
     text: 'Quality',

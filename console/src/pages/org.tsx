@@ -23,6 +23,11 @@ const budgetsRoute = createRoute({
   path: '/org/budgets',
   component: lazyRouteComponent(() => import('./org/budgets/Budgets'), 'Budgets'),
 })
+const limitsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/org/limits',
+  component: lazyRouteComponent(() => import('./org/limits/Limits'), 'Limits'),
+})
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/org/audit',
@@ -35,4 +40,4 @@ const settingsRoute = createRoute({
   component: lazyRouteComponent(() => import('./org/Settings'), 'Settings'),
 })
 
-export const orgRoutes = [membersRoute, teamsRoute, appsRoute, budgetsRoute, auditRoute, settingsRoute] as const
+export const orgRoutes = [membersRoute, teamsRoute, appsRoute, budgetsRoute, limitsRoute, auditRoute, settingsRoute] as const

@@ -1,5 +1,5 @@
 /** Navigation entries and their keyboard shortcuts. */
-import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
+import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, Gauge, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
 
 export interface NavItem {
   to: string
@@ -54,6 +54,7 @@ export const NAV: readonly NavGroup[] = [
       { to: '/org/teams', name: 'Teams', icon: Building2, docs: 'access' },
       { to: '/org/apps', name: 'Apps', icon: Boxes, docs: 'access' },
       { to: '/org/budgets', name: 'Budgets', icon: Wallet, docs: 'budgets' },
+      { to: '/org/limits', name: 'Limits', icon: Gauge, docs: 'limits' },
       { to: '/org/audit', name: 'Audit log', icon: ScrollText, docs: 'audit' },
       { to: '/org/settings', name: 'Settings', icon: Cog, docs: 'configuration' },
     ],

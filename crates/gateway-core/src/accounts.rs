@@ -71,6 +71,20 @@ pub struct OrgSettings {
     pub affinity: Affinity,
     /// What the keys may do that members make for themselves. Null: up to the rights of the member.
     pub self_service_keys: Option<SelfServiceKeys>,
+    /// Which headers tell callers about limits.
+    pub limit_headers: LimitHeaders,
+}
+
+/// Which headers of answers tell callers about limits. `X-RateLimit-*` are always there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitHeaders {
+    /// `RateLimit-Policy`, `RateLimit`, and those that the clients of OpenAI and Anthropic know.
+    #[default]
+    All,
+    /// `RateLimit-Policy` and `RateLimit`.
+    Minimal,
+    Off,
 }
 
 /// What keeps the calls of a conversation at one target and account, so that they find its prompt cache.
@@ -123,6 +137,7 @@ impl Default for OrgSettings {
             prompt_cache: PromptCache::default(),
             affinity: Affinity::default(),
             self_service_keys: None,
+            limit_headers: LimitHeaders::default(),
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Budgets: what an organization, team, application or key may spend in a period. All amounts are integers in units of
+//! Budgets: what an organization, team, application, key or end user may spend in a period. All amounts are integers in units of
 //! 1e-12 USD, so that sums are exact.
 
 mod estimate;
 pub mod ledger;
+mod users;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use jiff::ToSpan as _;
 use jiff::tz::TimeZone;
@@ -17,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AppId, BudgetId, KeyId, OrgId, TeamId};
 use crate::time::{Interval, Timestamp, jiff_timestamp};
 pub use estimate::{CostInputs, max_cost};
+pub use users::{EVERY_USER, MAX_USER_BYTES, UserBudgets, spending_user, user_scope};
 
 /// An amount in units of 1e-12 USD. The highest limits, and sums of many days, exceed 64 bits.
 pub type Amount = i128;
@@ -83,30 +86,34 @@ fn start_of_month(at: Timestamp, offset: i64) -> Timestamp {
 }
 
 /// Whose spending counts against a budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     Org(OrgId),
     Team(TeamId),
     App(AppId),
     Key(KeyId),
+    /// An end user, or each of them for `EVERY_USER`.
+    User(Arc<str>),
 }
 
 impl Scope {
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Org(_) => "org",
             Self::Team(_) => "team",
             Self::App(_) => "app",
             Self::Key(_) => "key",
+            Self::User(_) => "user",
         }
     }
 
-    pub fn id(self) -> String {
+    pub fn id(&self) -> String {
         match self {
             Self::Org(id) => id.to_string(),
             Self::Team(id) => id.to_string(),
             Self::App(id) => id.to_string(),
             Self::Key(id) => id.to_string(),
+            Self::User(name) => name.to_string(),
         }
     }
 }
@@ -184,10 +191,11 @@ impl Budget {
 
     /// Returns true if the spender's calls count against this budget.
     pub fn covers(&self, spender: &Spender) -> bool {
-        match self.scope {
-            Scope::Org(_) => true,
-            Scope::Team(team) => spender.team == Some(team),
-            Scope::App(app) => spender.app == Some(app),
+        match &self.scope {
+            // Each user has a ledger, which contains nothing but the budgets and rows of that user.
+            Scope::Org(_) | Scope::User(_) => true,
+            Scope::Team(team) => spender.team == Some(*team),
+            Scope::App(app) => spender.app == Some(*app),
             Scope::Key(_) => spender.key.is_some_and(|key| self.keys.contains(&key)),
         }
     }
@@ -242,6 +250,8 @@ impl AlertKind {
 
 /// Every proxied request checks all budgets of its organization.
 pub const MAX_BUDGETS: i64 = 100;
+/// Budgets of named users, and defaults for all users. A request looks up only those of its own user.
+pub const MAX_USER_BUDGETS: i64 = 1_000;
 /// The highest limit of a budget, in USD.
 const MAX_LIMIT_USD: i64 = 1_000_000_000;
 /// Limits above 64 bits are stored in coarser units.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::access::Role;
 use crate::budget::{Amount, Period, Scope};
-use crate::ids::{AppId, BudgetId, KeyId, UserId};
+use crate::ids::{AppId, BudgetId, KeyId, LimitId, UserId};
 use crate::totals::usd;
 
 /// Every type that a webhook can subscribe to.
@@ -23,7 +23,7 @@ pub const EVENT_TYPES: [&str; 10] = [
 ];
 
 /// Types that a webhook receives only if it names them.
-pub const NAMED_EVENT_TYPES: [&str; 1] = ["audit.checkpoint"];
+pub const NAMED_EVENT_TYPES: [&str; 2] = ["audit.checkpoint", "limit.reached"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -46,6 +46,7 @@ pub enum Event {
     BudgetExceeded(BudgetEventData),
     /// A signed checkpoint of the audit log.
     AuditCheckpoint(Value),
+    LimitReached(LimitEventData),
 }
 
 /// `actor` is the id of the user or key that made the change.
@@ -84,6 +85,19 @@ pub struct BudgetEventData {
     pub spent: Amount,
 }
 
+/// A limit that refused a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitEventData {
+    pub limit_id: LimitId,
+    pub name: String,
+    pub unit: &'static str,
+    pub limit: u64,
+    /// What it counts by, such as `user`, and the value that reached it.
+    pub per: String,
+    pub bucket: Option<String>,
+    pub window: &'static str,
+}
+
 impl Event {
     pub fn kind(&self) -> &'static str {
         match self {
@@ -98,6 +112,7 @@ impl Event {
             Event::BudgetWarning(_) => "budget.warning",
             Event::BudgetExceeded(_) => "budget.exceeded",
             Event::AuditCheckpoint(_) => "audit.checkpoint",
+            Event::LimitReached(_) => "limit.reached",
         }
     }
 
@@ -119,6 +134,13 @@ impl Event {
             }
             Event::UserInvite(user) | Event::UserRemove(user) => user_data(user),
             Event::AuditCheckpoint(signed) => signed.clone(),
+            Event::LimitReached(facts) => {
+                let LimitEventData { limit_id, name, unit, limit, per, bucket, window } = facts;
+                json!({
+                    "limit_id": limit_id, "name": name, "unit": unit, "limit": limit, "per": per, "bucket": bucket,
+                    "window": window,
+                })
+            }
             Event::UserRoleChange { user, previous_role } => {
                 let mut data = user_data(user);
                 data["previous_role"] = json!(previous_role);
@@ -146,6 +168,22 @@ fn user_data(UserEventData { user_id, email, role, actor }: &UserEventData) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reached_limit_is_sent_only_to_webhooks_that_name_it() {
+        let event = Event::LimitReached(LimitEventData {
+            limit_id: LimitId(uuid::Uuid::nil()),
+            name: "team-tokens".into(),
+            unit: "tokens",
+            limit: 60_000,
+            per: "user".into(),
+            bucket: Some("ann".into()),
+            window: "minute",
+        });
+        assert_eq!(event.data()["bucket"], "ann");
+        assert!(!event.is_wanted(&[]));
+        assert!(event.is_wanted(&["limit.reached".into()]));
+    }
 
     #[test]
     fn a_role_change_includes_the_previous_role() {

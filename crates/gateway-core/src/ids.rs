@@ -68,6 +68,8 @@ uuid_id! {
     EventId,
     InviteId,
     BudgetId,
+    /// A limit of requests, tokens or concurrent calls.
+    LimitId,
     /// A background job.
     JobId,
     PromptId,

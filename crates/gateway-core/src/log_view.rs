@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::ids::{AppId, KeyId, TeamId};
-use crate::logs::{Attempt, BodyStorage, LogLevel, LogRow, LogSource};
+use crate::logs::{Attempt, BodyStorage, LimitUse, LogLevel, LogRow, LogSource};
 use crate::time::Timestamp;
 use crate::totals::{cost_units, usd};
 
@@ -44,6 +44,12 @@ pub struct LogView {
     pub cache: Option<String>,
     /// The prompt-cache marks that the gateway added to the request; null if it was not to add any.
     cache_marks: Option<u32>,
+    /// Milliseconds that the request waited for its limits; absent if it was not queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued_ms: Option<u64>,
+    /// The limits that applied; absent if there were none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitUse>,
     pub attempts: Vec<Attempt>,
     key_id: Option<KeyId>,
     app_id: Option<AppId>,
@@ -91,6 +97,8 @@ impl LogView {
             cost_usd: row.cost_usd.map(|cost| usd(cost_units(cost))),
             cache: row.cache.clone(),
             cache_marks: row.cache_marks,
+            queued_ms: row.queued_ms,
+            limits: row.limits.clone(),
             attempts: row.attempts.clone(),
             key_id: row.key_id,
             app_id: row.app_id,

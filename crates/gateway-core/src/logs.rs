@@ -61,7 +61,7 @@ pub enum LogSource {
 impl LogSource {
     pub const ALL: [Self; 3] = [Self::Proxy, Self::Api, Self::Otel];
 
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
             Self::Api => "api",
@@ -96,6 +96,27 @@ pub struct Attempt {
     pub ttft_ms: Option<i64>,
     pub latency_ms: i64,
     pub error: Option<String>,
+}
+
+/// What a request took of a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitUse {
+    pub name: String,
+    /// Taken before the call: tokens, or calls of a limit without tokens.
+    pub reserved: u64,
+    /// What the call used in the end.
+    pub used: u64,
+    pub waited_ms: u64,
+    /// What a limit in dry run would have done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would: Option<DryRunVerdict>,
+}
+
+/// What a limit in dry run would have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DryRunVerdict {
+    Refuse,
 }
 
 /// A prompt and its version.
@@ -148,6 +169,12 @@ pub struct LogRow {
     /// used, or the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_saved_usd: Option<Decimal>,
+    /// Milliseconds that the request waited for its limits. `None` if it was not queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_ms: Option<u64>,
+    /// The limits that applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitUse>,
     pub attempts: Vec<Attempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<KeyId>,

@@ -13,7 +13,7 @@ use crate::word_runs::mix;
 /// The maximum number of distinct terms of one row.
 const MAX_TERMS: usize = 4_000;
 /// Longer terms are truncated.
-const MAX_TERM_CHARS: usize = 64;
+pub(crate) const MAX_TERM_CHARS: usize = 64;
 /// A longer text without a space is data, not language.
 const MAX_UNBROKEN_BYTES: usize = 512;
 
@@ -30,6 +30,17 @@ pub fn body_terms(request: &[u8], response: &[u8], response_is_stream: bool) -> 
     let mut terms = Terms::with_texts();
     terms.add_bodies(request, response, response_is_stream);
     terms.texts.unwrap_or_default()
+}
+
+/// The texts of two bodies that terms are made of.
+pub(crate) fn body_texts(request: &[u8], response: &[u8], response_is_stream: bool) -> Vec<String> {
+    let streamed = if response_is_stream { assistant_text(response, true) } else { None };
+    let (request, response) = (String::from_utf8_lossy(request), String::from_utf8_lossy(response));
+    let answer = match streamed {
+        Some(text) => vec![Cow::Owned(text)],
+        None => texts(&response),
+    };
+    answer.into_iter().chain(texts(&request)).map(Cow::into_owned).collect()
 }
 
 /// Makes the hashes of the terms of bodies. Used for many bodies one after the other, it allocates little.
@@ -262,7 +273,7 @@ impl HashSet {
     }
 }
 
-fn is_ideograph(c: char) -> bool {
+pub(crate) fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c), 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 

@@ -1,5 +1,5 @@
 //! Budgets, the keys whose spending they count, and notices of limits that were reached. The spending itself is read
-//! from the log's roll-ups (`logs::SpendSnapshot`).
+//! from the log's roll-ups (`logs::SpendSnapshot`). Budgets of end users are in `user_budgets`.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
 use crate::row::{Arg, Row, args};
-use crate::{Db, StoreError, Tx};
+use crate::{Db, StoreError, Tx, user_budgets};
 
 const COLUMNS: &str = "id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, soft_limit_coarse, \
      hard_limit_coarse, unpriced, unpriced_flat, opening_nanos, created_at";
@@ -27,7 +27,7 @@ pub struct LimitNotice {
 }
 
 pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
-    let (team, app, key) = columns(budget.scope);
+    let (team, app, key) = columns(&budget.scope)?;
     let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
         "INSERT INTO budgets (id, org_id, scope, team_id, app_id, key_id, period, soft_limit, hard_limit, \
@@ -57,7 +57,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), Stor
 
 /// Updates everything but the keys: see `set_keys`.
 pub async fn update(tx: &mut Tx, org: OrgId, budget: &Budget) -> Result<(), StoreError> {
-    let (team, app, key) = columns(budget.scope);
+    let (team, app, key) = columns(&budget.scope)?;
     let (soft, hard) = (limit_columns(budget.soft_limit), limit_columns(budget.hard_limit));
     tx.exec(
         "UPDATE budgets SET scope = $3, team_id = $4, app_id = $5, key_id = $6, period = $7, soft_limit = $8, \
@@ -127,15 +127,35 @@ pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Op
     Ok(Some(budget))
 }
 
-/// Newest first.
+/// Also one of users.
+pub async fn find(db: &Db, org: OrgId, id: BudgetId) -> Result<Option<Budget>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, CAST(NULL AS TEXT) AS user_name FROM budgets WHERE org_id = $1 AND id = $2 \
+         UNION ALL SELECT {COLUMNS}, user_name FROM (SELECT {}, org_id FROM user_budgets) u WHERE org_id = $1 AND id = $2",
+        user_budgets::COLUMNS
+    );
+    let row = db.opt(AssertSqlSafe(sql), args![org, id]).await?;
+    row.map(|row| read(&row, org)).transpose()
+}
+
+/// Those of users too, newest first.
 pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Budget>, StoreError> {
-    let budgets = fetch(db, org, page.before.clone(), page.fetch()).await?;
+    let sql = format!(
+        "SELECT {COLUMNS}, CAST(NULL AS TEXT) AS user_name FROM budgets WHERE org_id = $1 AND ($2 IS NULL OR id < $2) \
+         UNION ALL SELECT {COLUMNS}, user_name FROM (SELECT {}, org_id FROM user_budgets) u \
+         WHERE org_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+        user_budgets::COLUMNS
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![org, page.before.clone(), page.fetch()]).await?;
+    let budgets = with_keys(db, org, &rows).await?;
     Ok(page.cut(budgets, |budget| budget.id.to_string()))
 }
 
-/// All budgets of an organization, newest first.
+/// All budgets of an organization but those of users, newest first.
 pub async fn list_all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
-    fetch(db, org, None, i64::MAX).await
+    let sql = format!("SELECT {COLUMNS} FROM budgets WHERE org_id = $1 ORDER BY id DESC");
+    let rows = db.all(AssertSqlSafe(sql), args![org]).await?;
+    with_keys(db, org, &rows).await
 }
 
 /// Whether an application, or the team that it belongs to, has a budget.
@@ -150,22 +170,20 @@ pub async fn limit_app(tx: &mut Tx, org: OrgId, app: AppId) -> Result<bool, Stor
     Ok(row.is_some())
 }
 
-/// Whether the organization has any budget.
+/// Whether the organization has any budget, also one of users.
 pub async fn exist(db: &Db, org: OrgId) -> Result<bool, StoreError> {
-    Ok(db.opt("SELECT 1 AS one FROM budgets WHERE org_id = $1 LIMIT 1", args![org]).await?.is_some())
+    let sql = "SELECT 1 AS one WHERE EXISTS (SELECT 1 FROM budgets WHERE org_id = $1) \
+               OR EXISTS (SELECT 1 FROM user_budgets WHERE org_id = $1)";
+    Ok(db.opt(sql, args![org]).await?.is_some())
 }
 
-/// The organizations with at least one budget.
+/// The organizations with at least one budget other than those of users.
 pub async fn list_orgs(db: &Db) -> Result<Vec<OrgId>, StoreError> {
     let rows = db.all("SELECT DISTINCT org_id FROM budgets ORDER BY org_id", Vec::new()).await?;
     rows.iter().map(|row| row.get("org_id")).collect()
 }
 
-async fn fetch(db: &Db, org: OrgId, before: Option<String>, limit: i64) -> Result<Vec<Budget>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM budgets WHERE org_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3"
-    );
-    let rows = db.all(AssertSqlSafe(sql), args![org, before, limit]).await?;
+async fn with_keys(db: &Db, org: OrgId, rows: &[Row]) -> Result<Vec<Budget>, StoreError> {
     let mut keys: HashMap<BudgetId, Vec<KeyId>> = HashMap::new();
     let counted = db
         .all(
@@ -228,7 +246,7 @@ pub async fn record_notice(
     Ok(added == 1)
 }
 
-fn flat_column(unpriced: Unpriced) -> Option<i64> {
+pub(crate) fn flat_column(unpriced: Unpriced) -> Option<i64> {
     match unpriced {
         Unpriced::Allow | Unpriced::Refuse => None,
         Unpriced::Flat(flat) => Some(i64::try_from(flat).unwrap_or(i64::MAX)),
@@ -236,28 +254,30 @@ fn flat_column(unpriced: Unpriced) -> Option<i64> {
 }
 
 /// In units of 1e-9 USD, so that the highest amounts fit.
-fn opening_column(opening: Amount) -> Option<i64> {
+pub(crate) fn opening_column(opening: Amount) -> Option<i64> {
     (opening > 0).then(|| i64::try_from(opening / UNITS_PER_NANO).unwrap_or(i64::MAX))
 }
 
-fn columns(scope: Scope) -> (Arg, Arg, Arg) {
+fn columns(scope: &Scope) -> Result<(Arg, Arg, Arg), StoreError> {
     let (mut team, mut app, mut key) = (None, None, None);
     match scope {
         Scope::Org(_) => {}
-        Scope::Team(id) => team = Some(id),
-        Scope::App(id) => app = Some(id),
-        Scope::Key(id) => key = Some(id),
+        Scope::Team(id) => team = Some(*id),
+        Scope::App(id) => app = Some(*id),
+        Scope::Key(id) => key = Some(*id),
+        Scope::User(_) => return Err(StoreError::Other("budgets of users have a table of their own".into())),
     }
-    (team.into(), app.into(), key.into())
+    Ok((team.into(), app.into(), key.into()))
 }
 
-fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
+pub(crate) fn read(row: &Row, org: OrgId) -> Result<Budget, StoreError> {
     let scope: String = row.get("scope")?;
     let missing = || StoreError::Other(format!("a budget of scope {scope:?} has no id of that scope"));
     let scope = match scope.as_str() {
         "team" => Scope::Team(row.get::<Option<TeamId>>("team_id")?.ok_or_else(&missing)?),
         "app" => Scope::App(row.get::<Option<AppId>>("app_id")?.ok_or_else(&missing)?),
         "key" => Scope::Key(row.get::<Option<KeyId>>("key_id")?.ok_or_else(&missing)?),
+        "user" => Scope::User(row.get::<String>("user_name")?.into()),
         _ => Scope::Org(org),
     };
     Ok(Budget {

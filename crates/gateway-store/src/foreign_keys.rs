@@ -66,6 +66,26 @@ pub async fn owners(tx: &mut Tx, hashes: &[KeyHash]) -> Result<HashMap<KeyHash, 
     Ok(owners)
 }
 
+/// The gateways that the keys of an organization were imported from, by key. Others are left out.
+pub async fn sources(db: &Db, org: OrgId, keys: &[KeyId]) -> Result<HashMap<KeyId, String>, StoreError> {
+    let mut sources = HashMap::new();
+    for batch in keys.chunks(BATCH) {
+        let mut sql = "SELECT f.key_id, f.source FROM foreign_keys f JOIN api_keys k ON k.id = f.key_id \
+                       WHERE k.org_id = $1 AND f.key_id IN ("
+            .to_owned();
+        for index in 1..=batch.len() {
+            let separator = if index == 1 { "" } else { ", " };
+            let _ = write!(sql, "{separator}${}", index + 1);
+        }
+        sql.push(')');
+        let values = std::iter::once(Arg::from(org)).chain(batch.iter().map(|key| Arg::from(*key))).collect();
+        for row in db.all(AssertSqlSafe(sql), values).await? {
+            sources.insert(row.get("key_id")?, row.get("source")?);
+        }
+    }
+    Ok(sources)
+}
+
 /// Deletes all foreign keys of an organization. The keys that they belong to stay. Returns their number.
 pub async fn retire(tx: &mut Tx, org: OrgId) -> Result<u64, StoreError> {
     tx.exec(

@@ -25,6 +25,12 @@ table! {
         pub scopes: Scopes [json],
         /// The upper bound of a full-scope key's permissions: the role of its creator.
         pub role: Role,
+        /// The class whose reserved share of limits its calls may use.
+        pub class: Option<String>,
+        /// How long its calls wait for their limits if they do not say it.
+        pub wait_ms: Option<i64>,
+        /// The highest priority that its calls may ask for.
+        pub max_priority: Option<i64>,
         /// The user or key that created it.
         pub created_by: Option<String> [once],
         pub created_at: Timestamp [once],

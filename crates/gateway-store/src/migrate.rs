@@ -58,6 +58,8 @@ const STATE: &[(&str, &str)] = &[
     ("prompt_cache_pauses", include_str!("../migrations/0026_prompt_cache_pauses.sql")),
     ("budget_openings", include_str!("../migrations/0027_budget_openings.sql")),
     ("provider_retention", include_str!("../migrations/0028_provider_retention.sql")),
+    ("limits", include_str!("../migrations/0029_limits.sql")),
+    ("user_budgets", include_str!("../migrations/0030_user_budgets.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -70,6 +72,8 @@ const LOGS: &[(&str, &str)] = &[
     ("compat", include_str!("../migrations/logs/0008_compat.sql")),
     ("prompt_cache", include_str!("../migrations/logs/0009_prompt_cache.sql")),
     ("word_runs", include_str!("../migrations/logs/0010_word_runs.sql")),
+    ("limits", include_str!("../migrations/logs/0011_limits.sql")),
+    ("user_spend", include_str!("../migrations/logs/0012_user_spend.sql")),
 ];
 
 impl Part {
@@ -114,7 +118,55 @@ pub struct Migrated {
     pub to: i64,
 }
 
+/// What a database has of a part's schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaState {
+    /// 0 if it has none yet.
+    pub version: i64,
+    /// The newest version that this binary knows.
+    pub known: i64,
+    /// The oldest version whose binaries can use the schema as it is.
+    pub oldest: Option<i64>,
+    /// The same after the migrations of this binary.
+    pub oldest_after: i64,
+    /// The names of the migrations that are missing.
+    pub pending: Vec<&'static str>,
+}
+
+impl SchemaState {
+    /// Whether this binary can use the database.
+    pub fn is_usable(&self) -> bool {
+        self.version <= self.known || self.oldest.is_some_and(|oldest| oldest <= self.known)
+    }
+}
+
 impl Db {
+    /// Reads the state of the schema, and changes nothing.
+    pub async fn schema(&self, part: Part) -> Result<SchemaState, StoreError> {
+        let table = part.table();
+        let (known, oldest_after) = (part.version(), part.oldest());
+        let (mut version, mut oldest) = (0, None);
+        if self.has_table(table).await? {
+            let mut tx = self.begin().await?;
+            version = current_version(&mut tx, table).await?;
+            oldest = oldest_supported(&mut tx, table).await?;
+        }
+        let missing = (1_i64..).zip(part.migrations()).filter(|(step, _)| *step > version);
+        let pending = missing.map(|(_, (name, _))| *name).collect();
+        Ok(SchemaState { version, known, oldest, oldest_after, pending })
+    }
+
+    async fn has_table(&self, name: &str) -> Result<bool, StoreError> {
+        let sql = match self.dialect() {
+            Dialect::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'table' AND name = $1",
+            Dialect::Postgres => {
+                "SELECT tablename AS name FROM pg_tables \
+                 WHERE schemaname = ANY (current_schemas(false)) AND tablename = $1"
+            }
+        };
+        Ok(self.opt(sql, args![name]).await?.is_some())
+    }
+
     /// Applies all migrations that are missing. `now` is recorded as the time of each.
     pub async fn migrate(&self, part: Part, now: Timestamp) -> Result<Migrated, StoreError> {
         self.migrate_to(part, part.version(), now).await
@@ -275,7 +327,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 28] = [
+    const RELEASED_STATE: [(&str, &str); 30] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -304,8 +356,10 @@ mod tests {
         ("prompt_cache_pauses", "5e2a2437688d50ad39cd0fb6472285aeef7207b267134db919cb763f6703b446"),
         ("budget_openings", "5f3b3ab47ec32c4561a050e94e45e2d006486aa32aae76180858cd6f81596c4f"),
         ("provider_retention", "f870ad574e55db31840872bcce4d40ce0302b4989d749e8e52ab6844f1bfb675"),
+        ("limits", "12aebfd5a11e3ed78f425de21a9d4932c78d82e6a5765d82ac585a460f759f7b"),
+        ("user_budgets", "4eca245754c0ae829bd5a38a2c0cc465ff36556ba4b3cf0178c6f4d7f15a097d"),
     ];
-    const RELEASED_LOGS: [(&str, &str); 10] = [
+    const RELEASED_LOGS: [(&str, &str); 12] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
         ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
         ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
@@ -316,6 +370,8 @@ mod tests {
         ("compat", "30dfcc6e01d439a1116b5b08652b8fd7192d1de2c8e13dc6171e134988f39d13"),
         ("prompt_cache", "543260b66b493427db0183d929f3c5ac100b35f8dcb129494d712bee82ea1367"),
         ("word_runs", "4c3ade0267c9cac57eff30b464300793399c7bfbc07c1fbad203801ed3076e0a"),
+        ("limits", "84903852785fdc9c76df3f82ee823ff0fd431b03e399496152b812d927fe2394"),
+        ("user_spend", "ec90192776b742f4dc006a5ea1744f5504f62621a10013f155eaeb7bd02223f1"),
     ];
 
     #[test]

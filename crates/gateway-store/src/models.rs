@@ -116,6 +116,19 @@ pub async fn latest(db: &Db, org: OrgId) -> Result<Vec<LatestModel>, StoreError>
     rows.iter().map(read).collect()
 }
 
+/// The length of the definitions of an organization in their latest versions, in bytes.
+pub async fn total_bytes(tx: &mut Tx, org: OrgId) -> Result<u64, StoreError> {
+    let row = tx
+        .opt(
+            "SELECT COALESCE(SUM(OCTET_LENGTH(v.definition)), 0) AS bytes FROM models m \
+             JOIN model_versions v ON v.model_id = m.id AND v.version = m.version WHERE m.org_id = $1",
+            args![org],
+        )
+        .await?;
+    let bytes: i64 = row.map_or(Ok(0), |row| row.get("bytes"))?;
+    Ok(bytes.unsigned_abs())
+}
+
 /// The latest versions by name, for a transaction that changes many.
 pub async fn by_name(tx: &mut Tx, org: OrgId) -> Result<HashMap<String, StoredModel>, StoreError> {
     let sql = format!(

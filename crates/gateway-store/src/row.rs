@@ -9,7 +9,8 @@ use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
     AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId,
-    ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId, WebhookId,
+    LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
+    WebhookId,
 };
 use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;
@@ -68,6 +69,7 @@ arg_from! {
     TeamId => Text, |v: TeamId| v.to_string();
     AppId => Text, |v: AppId| v.to_string();
     BudgetId => Text, |v: BudgetId| v.to_string();
+    LimitId => Text, |v: LimitId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
@@ -296,6 +298,7 @@ parsed_columns!(
     InviteId,
     JobId,
     KeyId,
+    LimitId,
     OrgId,
     PlayId,
     PromptId,

@@ -24,6 +24,7 @@ pub mod ids;
 pub mod import;
 pub mod internal_call;
 pub mod jobs;
+pub mod limits;
 pub mod loading_cache;
 pub mod log;
 mod low_priority;

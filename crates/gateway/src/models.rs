@@ -3,9 +3,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gateway_core::models::{Definition, Model, NamedModels};
+use gateway_core::ids::OrgId;
+use gateway_core::models::{Definition, MAX_TOTAL_BYTES, Model, NamedModels};
 use gateway_core::time::Timestamp;
-use gateway_store::models::LatestModel;
+use gateway_store::Tx;
+use gateway_store::models::{self as store, LatestModel};
 
 use crate::problem::{ApiResult, Problem};
 
@@ -16,6 +18,18 @@ struct Entry {
     definition: String,
     created_at: Timestamp,
     compiled: OnceLock<Result<Arc<Model>, String>>,
+}
+
+/// Checks what the transaction has written: the definitions of an organization have a limit together.
+pub async fn check_total(tx: &mut Tx, org: OrgId) -> ApiResult<()> {
+    if store::total_bytes(tx, org).await? <= MAX_TOTAL_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "the definitions of all named models of an organization have at most {MAX_TOTAL_BYTES} bytes together; delete \
+         models that are not used, or shorten conditions and parameters"
+    );
+    Err(Problem::quota_exceeded(("model_bytes", MAX_TOTAL_BYTES), message))
 }
 
 /// A model as the list of models shows it.

@@ -8,6 +8,7 @@ import { CacheSettings } from './settings/CacheSettings'
 import { DefaultProvider } from './settings/DefaultProvider'
 import { DeleteOrg } from './settings/DeleteOrg'
 import { LogSettings } from './settings/LogSettings'
+import { MemberKeys } from './settings/MemberKeys'
 import { NameForm } from './settings/NameForm'
 import { PlanChoice } from './settings/PlanChoice'
 
@@ -41,6 +42,9 @@ export function Settings() {
             </Section>
             <Section title="Plan">
               <PlanChoice key={org.plan} org={org} />
+            </Section>
+            <Section title="Keys of members">
+              <MemberKeys key={JSON.stringify(org.settings.self_service_keys)} org={org} />
             </Section>
           </div>
           <div className="flex min-w-0 flex-col gap-4">

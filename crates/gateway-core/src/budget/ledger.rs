@@ -308,6 +308,21 @@ impl Ledger {
         self.reads.stored_rows
     }
 
+    /// Everything is in the store: a new ledger that reads it continues where this one ends.
+    pub fn is_settled(&self) -> bool {
+        let is_returned = |state: &BudgetState| {
+            self.sharing == Sharing::SingleNode || (state.leased <= 0 && state.is_lease_recorded)
+        };
+        self.rows_are_stored() && self.budgets.iter().all(|state| state.reserved == 0 && is_returned(state))
+    }
+
+    /// The limits of a budget that were reported in its current period.
+    pub fn notified(&mut self, id: BudgetId, now: Timestamp) -> Vec<AlertKind> {
+        self.roll_over(now);
+        let state = self.budgets.iter().find(|state| state.budget.id == id);
+        state.map(|state| state.notified.clone()).unwrap_or_default()
+    }
+
     /// The amounts may be wrong until the next read.
     pub fn is_stale(&self) -> bool {
         self.reads.is_stale

@@ -16,7 +16,7 @@ pub use answer::{Answer, AnswerFacts, CostPlace, StreamErrors};
 pub use names::{Known, ModelStyle, Name};
 pub use preferences::{Preference, Preferences, TargetInfo};
 pub use rewrite::{Changes, Head, body, read_head, take_headers};
-pub use route::{Fallback, Route};
+pub use route::{Fallback, OwnFallbacks, Route};
 pub use rules::{PathRule, Refused, Rule};
 pub use tables::DIALECTS;
 
@@ -36,6 +36,8 @@ pub struct Dialect {
     pub models: ModelStyle,
     /// Its names of providers, where they differ from the gateway's.
     pub providers: &'static [(&'static str, &'static str)],
+    /// A provider that a request names gets it in the provider's own format.
+    pub translates: bool,
     /// Endings of model names, with the order of targets that they ask for.
     pub suffixes: &'static [(&'static str, RouteStrategy)],
     /// Beginnings of paths and what stands in their place. The first that matches counts.

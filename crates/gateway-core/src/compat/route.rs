@@ -9,6 +9,9 @@ use super::{Dialect, Known, Name, Preferences};
 use crate::models::Definition;
 use crate::route::MAX_STEPS;
 
+/// The key of the fallbacks of models that have none.
+const ANY_MODEL: &str = "*";
+
 /// The parts of a route that no directive has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Route {
@@ -21,8 +24,33 @@ pub struct Route {
     pub preferences: Preferences,
     /// No other model is tried after the first one.
     pub is_without_fallbacks: bool,
+    /// What is used of the fallbacks of named models.
+    pub own_fallbacks: OwnFallbacks,
+    /// A provider that the request names gets it in the provider's own format.
+    pub is_translated: bool,
     /// Of streams.
     pub first_byte_timeout: Option<Duration>,
+}
+
+/// What a request that lists fallbacks leaves of those of named models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OwnFallbacks {
+    #[default]
+    All,
+    /// Only targets that are reserved for a refusal.
+    AfterRefusals,
+    None,
+}
+
+impl OwnFallbacks {
+    /// A list of names takes the place of all fallbacks. Lists by model say nothing about refusals.
+    pub(super) fn beside(listed: &Value) -> Self {
+        let is_by_model = |item: &Value| item.as_object().is_some_and(|item| !item.contains_key("model"));
+        match listed {
+            Value::Array(items) if items.iter().all(is_by_model) => Self::AfterRefusals,
+            _ => Self::None,
+        }
+    }
 }
 
 /// A model that is tried after others.
@@ -40,6 +68,7 @@ impl Route {
             && self.config.is_none()
             && self.preferences.is_empty()
             && !self.is_without_fallbacks
+            && self.own_fallbacks == OwnFallbacks::All
             && self.first_byte_timeout.is_none()
     }
 }
@@ -68,6 +97,7 @@ pub fn fallbacks(
             }
             Value::Object(by_model) => {
                 let of_requested = requested.and_then(|requested| by_model.get(requested));
+                let of_requested = of_requested.or_else(|| by_model.get(ANY_MODEL));
                 for name in of_requested.and_then(Value::as_array).into_iter().flatten() {
                     let name = name.as_str().ok_or_else(|| invalid("must be a list of models"))?;
                     fallbacks.push(plain(name));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Changes, Dialect, Known, Preference, config, preferences};
+use super::{Changes, Dialect, Known, OwnFallbacks, Preference, config, preferences};
 use crate::llm::providers::SANDBOX;
 use crate::route::MAX_RETRIES;
 
@@ -46,8 +46,10 @@ pub enum Rule {
     Address,
     /// A named model that takes the place of the model of the body, or the config that one is made of.
     Model,
-    /// A list of models that follow the first.
+    /// A list of models that follow the first, and the targets of a named model.
     Fallbacks,
+    /// A list of models that follow the first, in the place of those that named models have.
+    FallbacksInstead,
     /// A list of addresses with bodies and statuses.
     Addresses,
     /// No model follows the first one.
@@ -178,6 +180,10 @@ impl Changes {
                 }
             }
             Rule::Fallbacks => self.given_fallbacks.push((name.to_owned(), value.clone())),
+            Rule::FallbacksInstead => {
+                self.route.own_fallbacks = OwnFallbacks::beside(value);
+                self.given_fallbacks.push((name.to_owned(), value.clone()));
+            }
             Rule::Addresses => {
                 let text = given.text("must be a list as JSON")?;
                 let config = config::addresses((name, &text), known, &mut self.dropped)?;

@@ -6,9 +6,9 @@ use super::Answer::{
 };
 use super::PathRule::{Default as ByDefault, Provider as Below, Replace};
 use super::Rule::{
-    Address, Addresses, All, Default as IfUnset, Dropped, Fallbacks, Fields, FirstByteTimeout, If, Ignored,
-    Lifetime, MaxAge, Metadata, MetadataFields, Mock, Model, OneOf, Prefers, Provider, Refused, Retries,
-    Seconds, To, WithoutFallbacks,
+    Address, Addresses, All, Default as IfUnset, Dropped, Fallbacks, FallbacksInstead, Fields,
+    FirstByteTimeout, If, Ignored, Lifetime, MaxAge, Metadata, MetadataFields, Mock, Model, OneOf, Prefers,
+    Provider, Refused, Retries, Seconds, To, WithoutFallbacks,
 };
 use super::{CostPlace, Dialect, ModelStyle, Preference, StreamErrors};
 use crate::import::PORTKEY_PROVIDERS;
@@ -53,7 +53,7 @@ pub static DIALECTS: [Dialect; 5] = [
             ("x-litellm-enable-message-redaction", If("true", LOG, "metadata")),
         ],
         fields: &[
-            ("fallbacks", Fallbacks),
+            ("fallbacks", FallbacksInstead),
             ("context_window_fallbacks", IN_NAMED_MODEL),
             ("content_policy_fallbacks", IN_NAMED_MODEL),
             ("num_retries", Retries),
@@ -97,6 +97,7 @@ pub static DIALECTS: [Dialect; 5] = [
             ("hosted_vllm", "vllm"),
             ("lm_studio", "lmstudio"),
         ],
+        translates: false,
         suffixes: &[],
         paths: &[
             ("/openai", Below("openai")),
@@ -149,6 +150,7 @@ pub static DIALECTS: [Dialect; 5] = [
         fields: &[],
         models: ModelStyle::ProviderFirst,
         providers: &PORTKEY_PROVIDERS,
+        translates: true,
         suffixes: &[],
         paths: &[],
         answers: &[
@@ -194,6 +196,7 @@ pub static DIALECTS: [Dialect; 5] = [
         fields: &[],
         models: ModelStyle::ProviderLast,
         providers: &PORTKEY_PROVIDERS,
+        translates: false,
         suffixes: &[],
         paths: &[("/openai", Below("openai")), ("/anthropic", Below("anthropic"))],
         answers: &[
@@ -255,6 +258,7 @@ pub static DIALECTS: [Dialect; 5] = [
             ("mistralai", "mistral"),
             ("x-ai", "xai"),
         ],
+        translates: false,
         suffixes: &[(":nitro", RouteStrategy::Fastest), (":floor", RouteStrategy::Cheapest)],
         paths: &[("/api", Replace(""))],
         answers: &[("x-generation-id", Header(LOG_ID))],
@@ -280,6 +284,7 @@ pub static DIALECTS: [Dialect; 5] = [
         fields: &[("fallbacks", Fallbacks)],
         models: ModelStyle::ProviderFirst,
         providers: &[("azure", "azure-openai")],
+        translates: false,
         suffixes: &[],
         paths: &[
             ("/openai", ByDefault("openai")),

@@ -263,6 +263,25 @@ fn fallbacks_are_models_in_every_form() {
 }
 
 #[test]
+fn fallbacks_of_a_request_replace_those_of_named_models_where_the_dialect_has_it_so() {
+    for (dialect, field, list, left) in [
+        ("litellm", "fallbacks", json!(["o3"]), OwnFallbacks::None),
+        ("litellm", "fallbacks", json!([{"model": "o3", "temperature": 0}]), OwnFallbacks::None),
+        ("litellm", "fallbacks", json!([{"smart": ["o3"]}]), OwnFallbacks::AfterRefusals),
+        ("litellm", "fallbacks", json!([]), OwnFallbacks::AfterRefusals),
+        ("litellm", "fallbacks", json!(null), OwnFallbacks::All),
+        ("bifrost", "fallbacks", json!(["o3"]), OwnFallbacks::All),
+        ("openrouter", "models", json!(["o3"]), OwnFallbacks::All),
+    ] {
+        let (changes, _) = edited(dialect, json!({"model": "smart", field: list})).unwrap();
+        assert_eq!(changes.route.own_fallbacks, left, "{dialect} {list}");
+        assert_eq!(changes.route.is_plain(), list.is_null(), "{dialect} {list}");
+    }
+    let for_all = json!({"model": "smart", "fallbacks": [{"other": ["o4"], "*": ["o3"]}]});
+    assert_eq!(names(&edited("litellm", for_all).unwrap().0), ["smart", "o3"]);
+}
+
+#[test]
 fn a_config_is_read_by_the_rules_of_the_importer() {
     let config = |config: Value| changed("portkey", &[("x-portkey-config", &config.to_string())]);
     let changes = config(json!({

@@ -12,7 +12,7 @@ use super::report::{Fate, Known, Report, item, join, whole};
 use super::{Import, ImportError, Plan, PlannedModel, PlannedProvider, Status, parse};
 use crate::models::{CacheDefault, CacheDefaultMode, Mode, Target};
 
-const LIMIT: Fate = Manual("limits are not imported");
+const LIMIT: Fate = Manual("create a limit: POST /orgs/:orgId/limits");
 const OPERATOR: Fate = Manual("is a setting of the operator here: see docs/configuration.md");
 const CACHE_FATE: Fate =
     Approximate("max-age becomes the ttl of the cache; buckets and stale answers do not exist");

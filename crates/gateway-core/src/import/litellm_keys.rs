@@ -6,16 +6,22 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::limits::Limits;
 use super::report::Fate::{Approximate, Exact, Manual, Unsupported};
-use super::report::{Fate, Known, Report, UNKNOWN, item, join, whole};
+use super::report::{Fate, Known, Report, UNKNOWN, item, join};
 use super::table::{self, Tables};
-use super::{Import, ImportError, LimitScope, Plan, PlannedBudget, PlannedKey, PlannedLimit, Status};
+use super::{
+    Import, ImportError, Plan, PlannedBudget, PlannedKey, Status, litellm_customers, litellm_limits,
+};
 use crate::accounts::{KeyHash, check_name};
 use crate::budget::{MAX_BUDGETS, Period, limit_units};
 use crate::scopes::Scopes;
 use crate::time::Timestamp;
 
-const LIMIT: Fate = Manual("limits of keys are shown in the plan and not imported");
+const LIMIT: Fate =
+    Approximate("becomes a limit of the key; it refills all the time, not at the full minute");
+const TEAM_LIMIT: Fate =
+    Approximate("becomes one limit of the keys of the team; keys that are made later are not in it");
 const INFORMATION: Fate = Exact("is information that the gateway does not need");
 
 const COLUMNS: &Known = &[
@@ -32,7 +38,9 @@ const COLUMNS: &Known = &[
     ("tpm_limit", LIMIT),
     ("rpm_limit", LIMIT),
     ("max_parallel_requests", LIMIT),
-    ("rate_limits", LIMIT),
+    ("model_rpm_limit", LIMIT),
+    ("model_tpm_limit", LIMIT),
+    ("rate_limits", Manual("create limits by hand: POST /orgs/:orgId/limits")),
     (
         "team_id",
         Approximate(
@@ -43,7 +51,13 @@ const COLUMNS: &Known = &[
     ("organization_id", Manual("all keys are imported into one organization")),
     ("org_id", Manual("all keys are imported into one organization")),
     ("budget_id", Manual("shared budgets are not imported; create a budget of the organization or a team")),
-    ("metadata", Approximate("is not imported; tags and routing by metadata are set in requests")),
+    (
+        "metadata",
+        Approximate(
+            "model_rpm_limit and model_tpm_limit become limits; the rest is not imported: tags and routing by metadata \
+             are set in requests",
+        ),
+    ),
     ("aliases", Manual("aliases of a key are not imported; create a named model for each")),
     ("config", Manual("settings of a key are not imported")),
     ("router_settings", Manual("settings of a key are not imported; create a named model")),
@@ -69,27 +83,37 @@ const COLUMNS: &Known = &[
 ];
 
 /// Columns of `LiteLLM_TeamTable` that are read. Teams themselves are not imported.
-const TEAM_COLUMNS: &Known =
-    &[("team_id", Exact("keys refer to it")), ("models", Exact("limit the keys of the team"))];
+const TEAM_COLUMNS: &Known = &[
+    ("team_id", Exact("keys refer to it")),
+    ("team_alias", Exact("is in the names of the team's limits")),
+    ("models", Exact("limit the keys of the team")),
+    ("tpm_limit", TEAM_LIMIT),
+    ("rpm_limit", TEAM_LIMIT),
+    ("max_parallel_requests", TEAM_LIMIT),
+    ("model_rpm_limit", TEAM_LIMIT),
+    ("model_tpm_limit", TEAM_LIMIT),
+];
 const OTHER_TEAM_COLUMN: &str = "teams are not imported; create them with POST /orgs/:orgId/teams";
 
 pub fn plan(text: &str) -> Result<Import, ImportError> {
-    let Tables { keys, teams, others } = table::read(text)?;
+    let Tables { keys, teams, customers, budgets, others } = table::read(text)?;
     let mut report = Report::default();
     for path in &others {
         report.set(path, Status::Unsupported, UNKNOWN);
     }
     columns(&mut report, "keys", &keys, COLUMNS, None);
     columns(&mut report, "teams", &teams, TEAM_COLUMNS, Some(OTHER_TEAM_COLUMN));
-    let teams: HashMap<&str, Vec<String>> = teams
+    let models_of: HashMap<&str, Vec<String>> = teams
         .iter()
         .filter_map(|team| Some((team.get("team_id")?.as_str()?, names(team.get("models")))))
         .collect();
     let mut plan = Plan::default();
     let mut hashes: HashMap<KeyHash, usize> = HashMap::new();
+    let mut limits = Limits::default();
+    let mut members: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, row) in keys.iter().enumerate() {
         let path = item("keys", index);
-        let Some(key) = key(&mut report, &path, row, &teams) else { continue };
+        let Some(key) = key(&mut report, &path, row, &models_of) else { continue };
         if let Some(other) = hashes.insert(key.hash, index) {
             report.set(
                 &path,
@@ -99,14 +123,27 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
             continue;
         }
         plan.budgets.extend(budget(&mut report, &path, row, plan.keys.len(), plan.budgets.len()));
-        plan.limits.extend(limit(&mut report, &path, row, &key.name));
+        let place = plan.keys.len();
+        litellm_limits::add(&mut report, &mut limits, (&path, row), (&format!("key {}", key.name), &[place]));
+        if let Some(team) = row.get("team_id").and_then(Value::as_str) {
+            members.entry(team).or_default().push(place);
+        }
         plan.keys.push(key);
     }
+    for (index, team) in teams.iter().enumerate() {
+        let Some(id) = team.get("team_id").and_then(Value::as_str) else { continue };
+        let keys = members.get(id).map_or(&[][..], Vec::as_slice);
+        let alias = team.get("team_alias").and_then(Value::as_str).filter(|alias| !alias.is_empty());
+        let title = format!("team {}", alias.unwrap_or(id));
+        litellm_limits::add(&mut report, &mut limits, (&item("teams", index), team), (&title, keys));
+    }
+    plan.limits = limits.into_planned();
+    plan.user_budgets = litellm_customers::budgets(&mut report, &customers, &budgets);
     Ok(Import { plan, findings: report.into_findings() })
 }
 
 /// One finding for each column that has a value in some row.
-fn columns(
+pub fn columns(
     report: &mut Report,
     table: &str,
     rows: &[Map<String, Value>],
@@ -272,16 +309,6 @@ fn time(row: &Map<String, Value>, column: &str) -> Option<Option<Timestamp>> {
     Some(zoned.iter().find_map(|text| text.parse().ok()))
 }
 
-/// Limits per minute. 0 is left to the reader: LiteLLM refuses all calls then.
-fn limit(report: &mut Report, path: &str, row: &Map<String, Value>, name: &str) -> Option<PlannedLimit> {
-    let mut number = |column: &str| report.number(path, row, column).map(whole);
-    let (requests, tokens) = (number("rpm_limit"), number("tpm_limit"));
-    let concurrent = number("max_parallel_requests");
-    let has_any = requests.or(tokens).or(concurrent).is_some();
-    let name = name.to_owned();
-    has_any.then_some(PlannedLimit { scope: LimitScope::Key, name, requests, tokens, concurrent })
-}
-
 fn budget(
     report: &mut Report,
     path: &str,
@@ -294,16 +321,10 @@ fn budget(
     if hard.is_none() && soft.is_none() {
         return None;
     }
-    let duration = row.get("budget_duration").and_then(Value::as_str).unwrap_or_default();
-    let period = match duration.trim() {
-        "1d" | "24h" => Period::Daily,
-        "7d" | "1w" => Period::Weekly,
-        "30d" | "31d" | "1mo" => Period::Monthly,
-        _ => {
-            let message = "budgets are per day, week or month here; create one by hand, or the key has none";
-            report.set(&join(path, "budget_duration"), Status::Manual, message);
-            return None;
-        }
+    let Some(period) = period(row) else {
+        let message = "budgets are per day, week or month here; create one by hand, or the key has none";
+        report.set(&join(path, "budget_duration"), Status::Manual, message);
+        return None;
     };
     let are_valid = [hard, soft].into_iter().flatten().all(|usd| limit_units(usd).is_ok());
     let are_ordered = soft.is_none_or(|soft| hard.is_none_or(|hard| soft <= hard));
@@ -325,4 +346,14 @@ fn budget(
         opening_usd,
         opening_until,
     })
+}
+
+/// The period that is nearest to `budget_duration`.
+pub fn period(row: &Map<String, Value>) -> Option<Period> {
+    match row.get("budget_duration").and_then(Value::as_str).unwrap_or_default().trim() {
+        "1d" | "24h" => Some(Period::Daily),
+        "7d" | "1w" => Some(Period::Weekly),
+        "30d" | "31d" | "1mo" => Some(Period::Monthly),
+        _ => None,
+    }
 }

@@ -1,11 +1,14 @@
-//! Importers: the configuration of another gateway becomes a plan of providers, named models, keys and budgets. Nothing
-//! is read or written here. Every field of the source is named in a finding that says what became of it, so that nothing
+//! Importers: the configuration of another gateway becomes a plan of providers, named models, keys, budgets and limits.
+//! Nothing is read or written here. Every field of the source is named in a finding that says what became of it, so that nothing
 //! is lost without a notice.
 
 mod assemble;
 mod helicone;
+mod limits;
 mod litellm;
+mod litellm_customers;
 mod litellm_keys;
+mod litellm_limits;
 mod openrouter;
 mod parse;
 mod portkey;
@@ -91,7 +94,8 @@ pub struct Plan {
     pub models: Vec<PlannedModel>,
     pub keys: Vec<PlannedKey>,
     pub budgets: Vec<PlannedBudget>,
-    /// Limits of the source. They are set by hand, as the findings say.
+    /// Budgets of end users.
+    pub user_budgets: Vec<PlannedUserBudget>,
     pub limits: Vec<PlannedLimit>,
     /// Guardrails of the source. They are set up by hand, as the findings say.
     pub guardrails: Vec<PlannedGuardrail>,
@@ -170,24 +174,25 @@ impl PlannedBudget {
     }
 }
 
-/// Calls, tokens and concurrent calls per minute.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "ImportedLimit")]
-pub struct PlannedLimit {
-    pub scope: LimitScope,
-    /// The name of the model or key.
-    pub name: String,
-    pub requests: Option<u64>,
-    pub tokens: Option<u64>,
-    pub concurrent: Option<u64>,
+/// A budget of an end user.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ImportedUserBudget")]
+pub struct PlannedUserBudget {
+    /// The user, or `*` for each that has none of its own.
+    pub user: String,
+    pub period: Period,
+    pub soft_limit_usd: Option<f64>,
+    pub hard_limit_usd: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "ImportedLimitScope")]
-pub enum LimitScope {
-    Model,
-    Key,
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ImportedLimit")]
+pub struct PlannedLimit {
+    /// As `POST /orgs/{orgId}/limits` takes it. The `scope_id` of a limit of keys is set when they are created.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    pub definition: crate::limits::Definition,
+    /// The places in `keys` of the keys that share it.
+    pub keys: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

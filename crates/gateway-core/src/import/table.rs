@@ -5,17 +5,22 @@ use serde_json::{Map, Value};
 use super::report::item;
 use super::{ImportError, parse};
 
-/// The table of keys, and that of teams where the file has it.
+/// The table of keys, and those of teams, end users and budgets where the file has them.
 #[derive(Default)]
 pub struct Tables {
     pub keys: Vec<Map<String, Value>>,
     pub teams: Vec<Map<String, Value>>,
+    pub customers: Vec<Map<String, Value>>,
+    /// The budgets that other tables refer to.
+    pub budgets: Vec<Map<String, Value>>,
     /// The paths of what is neither.
     pub others: Vec<String>,
 }
 
 const KEYS: &str = "LiteLLM_VerificationToken";
 const TEAMS: &str = "LiteLLM_TeamTable";
+const CUSTOMERS: &str = "LiteLLM_EndUserTable";
+const BUDGETS: &str = "LiteLLM_BudgetTable";
 
 impl Tables {
     fn rows_of(&mut self, statement: &str) -> Option<&mut Vec<Map<String, Value>>> {
@@ -23,6 +28,10 @@ impl Tables {
             Some(&mut self.keys)
         } else if statement.contains(TEAMS) {
             Some(&mut self.teams)
+        } else if statement.contains(CUSTOMERS) {
+            Some(&mut self.customers)
+        } else if statement.contains(BUDGETS) {
+            Some(&mut self.budgets)
         } else {
             None
         }
@@ -37,7 +46,7 @@ pub fn read(text: &str) -> Result<Tables, ImportError> {
         Some(_) if is_sql(text) => sql(text),
         Some(_) => Tables { keys: csv(text)?, ..Tables::default() },
     };
-    if tables.keys.is_empty() && tables.teams.is_empty() {
+    if tables.keys.is_empty() && tables.teams.is_empty() && tables.customers.is_empty() {
         let message = format!(
             "it has no rows of {KEYS}: give the table as CSV with a header, as JSON, or as an SQL dump"
         );
@@ -46,7 +55,7 @@ pub fn read(text: &str) -> Result<Tables, ImportError> {
     Ok(tables)
 }
 
-/// A list of rows, or an object with `keys` and `teams`. LiteLLM's own API lists keys as `keys` or `data`.
+/// A list of rows, or an object with `keys`, `teams`, `customers` and `budgets`. LiteLLM's own API lists keys as `keys` or `data`.
 fn json(value: Value) -> Tables {
     let mut tables = Tables::default();
     let Value::Object(mut fields) = value else {
@@ -56,6 +65,8 @@ fn json(value: Value) -> Tables {
     let keys = fields.remove("keys").or_else(|| fields.remove("data"));
     tables.keys = rows("keys", keys, &mut tables.others);
     tables.teams = rows("teams", fields.remove("teams"), &mut tables.others);
+    tables.customers = rows("customers", fields.remove("customers"), &mut tables.others);
+    tables.budgets = rows("budgets", fields.remove("budgets"), &mut tables.others);
     tables.others.extend(fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name));
     tables
 }
@@ -105,7 +116,7 @@ fn is_sql(text: &str) -> bool {
 
 fn starts_statement(line: &str, keyword: &str) -> bool {
     line.get(..keyword.len()).is_some_and(|start| start.eq_ignore_ascii_case(keyword))
-        && (line.contains(KEYS) || line.contains(TEAMS))
+        && [KEYS, TEAMS, CUSTOMERS, BUDGETS].iter().any(|table| line.contains(table))
 }
 
 fn sql(text: &str) -> Tables {

@@ -8,6 +8,7 @@ use proptest::strategy::{BoxedStrategy, Just, Strategy as Generator};
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::limits::Scope;
 use crate::llm::failure::Refusal;
 use crate::models::{Mode, Target};
 
@@ -114,10 +115,11 @@ fn secrets_are_in_no_plan_and_no_finding() {
 #[test]
 fn limits_guardrails_and_settings_are_in_the_plan() {
     let plan = litellm(LITELLM).plan;
-    let of = |name: &str| plan.limits.iter().find(|limit| limit.name == name);
-    let limit = of("gpt-4o").unwrap();
-    assert_eq!((limit.scope, limit.requests), (LimitScope::Model, Some(2_400)), "both deployments together");
-    assert!(of("claude").is_none());
+    let of = |name: &str| plan.limits.iter().map(|limit| &limit.definition).find(|limit| limit.name == name);
+    let limit = of("model-gpt-4o").unwrap();
+    assert_eq!((limit.scope, limit.scope_id.as_deref()), (Scope::Model, Some("gpt-4o")));
+    assert_eq!(limit.requests, Some(2_400), "both deployments together");
+    assert!(of("model-claude").is_none());
     let named: Vec<_> = plan
         .guardrails
         .iter()
@@ -125,7 +127,11 @@ fn limits_guardrails_and_settings_are_in_the_plan() {
         .collect();
     assert_eq!(named, [("pii", Some("presidio")), ("prompt_injection", Some("lakera_prompt_injection"))]);
     assert_eq!(plan.settings.log_bodies, Some(false));
-    let checks = imported(Source::Portkey, PORTKEY).plan.guardrails;
+    let portkey = imported(Source::Portkey, PORTKEY).plan;
+    let limit = &portkey.limits[0].definition;
+    assert_eq!((limit.name.as_str(), limit.requests), ("provider-anthropic-a", Some(100)));
+    assert_eq!(limit.models.as_deref(), Some(&["claude-sonnet-4-5".to_owned()][..]));
+    let checks = portkey.guardrails;
     assert_eq!(checks.len(), 1);
     assert_eq!((checks[0].name.as_str(), checks[0].kind.as_deref()), ("pg-pii", Some("input_guardrails")));
 }

@@ -1,6 +1,8 @@
 //! The fields of a request body that the gateway needs before it forwards the body, read in one pass without a tree.
 //! Also the edits of forwarded bodies (usage in a stream, another model), which leave every other byte unchanged.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -24,6 +26,8 @@ static KEYS: [&str; 12] = [
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestPeek {
     pub model: Option<String>,
+    /// Where the model is in the body, with its quotes.
+    pub model_at: Option<Range<usize>>,
     pub stream: Option<bool>,
     /// `stream_options.include_usage`
     pub include_usage: Option<bool>,
@@ -74,12 +78,16 @@ impl BodyPeek {
     /// The fields so far. Keys may still follow, so only `finish` can rule out duplicates.
     pub fn snapshot(&self) -> Result<RequestPeek, PeekError> {
         check_status(self.scanner.status())?;
-        Ok(read(|key| self.scanner.get(key)))
+        Ok(self.read())
     }
 
     pub fn finish(self) -> Result<RequestPeek, PeekError> {
         check_complete(self.scanner.status())?;
-        Ok(read(|key| self.scanner.get(key)))
+        Ok(self.read())
+    }
+
+    fn read(&self) -> RequestPeek {
+        read(|key| self.scanner.get(key), self.scanner.range("model"))
     }
 }
 
@@ -87,7 +95,7 @@ impl BodyPeek {
 pub fn peek(body: &[u8]) -> Result<RequestPeek, PeekError> {
     let scan = ObjectScan::new(&KEYS, body);
     check_complete(scan.status())?;
-    Ok(read(|key| scan.get(key)))
+    Ok(read(|key| scan.get(key), scan.range("model")))
 }
 
 /// Returns the body of a stream call with `stream_options.include_usage` set. None if the body can be sent unchanged:
@@ -131,9 +139,18 @@ pub fn replace_model(body: &[u8], model: &str) -> Option<Vec<u8>> {
     if scan.status() != ScanStatus::Complete {
         return None;
     }
-    let range = scan.range("model")?;
+    replace_model_at(body, &scan.range("model")?, model)
+}
+
+/// The same for a body whose model is known to be at `range`. None if the body is shorter.
+pub fn replace_model_at(body: &[u8], range: &Range<usize>, model: &str) -> Option<Vec<u8>> {
+    let (before, after) = (body.get(..range.start)?, body.get(range.end..)?);
+    let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\');
+    if model.bytes().all(is_plain) {
+        return Some([before, b"\"", model.as_bytes(), b"\"", after].concat());
+    }
     let name = serde_json::to_string(model).ok()?;
-    Some([&body[..range.start], name.as_bytes(), &body[range.end..]].concat())
+    Some([before, name.as_bytes(), after].concat())
 }
 
 fn check_status(status: ScanStatus) -> Result<(), PeekError> {
@@ -175,7 +192,7 @@ struct Metadata {
 
 /// Reads each field on its own: one that has another type than expected does not hide the others. The provider checks
 /// it, and some providers accept it.
-fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>) -> RequestPeek {
+fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>, model_at: Option<Range<usize>>) -> RequestPeek {
     let mut limit = OutputLimit::default();
     for key in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
         match get(key) {
@@ -218,7 +235,9 @@ fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>) -> RequestPeek {
         ScannedValue::Raw(raw) => object::<Metadata>(raw)?.user_id,
         ScannedValue::Overlong => None,
     });
-    RequestPeek { model: text(get("model")), stream, include_usage, max_tokens: limit.get(), user, choices }
+    let model = text(get("model"));
+    let model_at = model_at.filter(|_| model.is_some());
+    RequestPeek { model, model_at, stream, include_usage, max_tokens: limit.get(), user, choices }
 }
 
 /// A string; None if the field is missing, too long or of another type.

@@ -1,6 +1,8 @@
 //! The built-in providers as data, one row each. To add a provider, add a row. Code depends on the wire format and the
 //! authentication of a provider, never on its name.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::ProviderFormat;
@@ -70,7 +72,12 @@ impl Provider {
 
     /// The path of a call that was made for another provider of the same format. None if this provider does not serve
     /// the operation, or if the path depends on the account (a project, a region).
-    pub fn path_for(&self, operation: Operation, model: Option<&str>, stream: bool) -> Option<String> {
+    pub fn path_for(
+        &self,
+        operation: Operation,
+        model: Option<&str>,
+        stream: bool,
+    ) -> Option<Cow<'static, str>> {
         let path = match (self.format, operation) {
             (ProviderFormat::OpenAi | ProviderFormat::Cohere, Operation::Chat)
             | (ProviderFormat::Anthropic, Operation::Messages)
@@ -82,16 +89,15 @@ impl Provider {
             (_, Operation::Embeddings) => self.embeddings_path?,
             (_, Operation::Models) => self.models_path?,
             (ProviderFormat::OpenAi, Operation::Completions) => {
-                return Some(self.chat_path.replace("/chat/completions", "/completions"));
+                return Some(self.chat_path.replace("/chat/completions", "/completions").into());
             }
             _ => return None,
         };
-        let path = if path.contains("{model}") {
-            path.replace("{model}", &utf8_percent_encode(model?, ENCODED_IN_SEGMENT).to_string())
-        } else {
-            path.to_owned()
-        };
-        (!path.contains('{')).then_some(path)
+        if !path.contains('{') {
+            return Some(path.into());
+        }
+        let path = path.replace("{model}", &utf8_percent_encode(model?, ENCODED_IN_SEGMENT).to_string());
+        (!path.contains('{')).then_some(path.into())
     }
 
     /// Whether the provider runs on the operator's machine: without an account and over plain HTTP.

@@ -28,6 +28,8 @@ pub struct Model {
     root: Node,
     /// A condition asks about the body.
     needs_body: bool,
+    /// The targets of every request, if no condition chooses among them.
+    fixed: Option<Arc<Selection>>,
 }
 
 /// A provider and model that a named model may be served by.
@@ -59,12 +61,18 @@ enum Node {
     Group { choice: Choice, members: Vec<Node>, weight: u32 },
 }
 
+/// A query, and the member that it chooses.
+type Condition = (Query, usize);
+type Conditions = [Condition];
+/// The member of the first condition that matches.
+type Choose<'f> = dyn Fn(&Conditions) -> Option<usize> + 'f;
+
 #[derive(Debug)]
 enum Choice {
     Order(RouteStrategy),
     /// The member of the first condition that matches.
     Conditional {
-        conditions: Vec<(Query, usize)>,
+        conditions: Vec<Condition>,
         default: usize,
     },
 }
@@ -76,7 +84,7 @@ impl Model {
         let mut compiler = Compiler { definition, price, targets: Vec::new(), needs_body: false };
         let root = compiler.group(&definition.strategy, &definition.targets, Inherited::default())?;
         let Compiler { price, targets, needs_body, .. } = compiler;
-        Ok(Self {
+        let mut model = Self {
             description: definition.description.clone(),
             cache: definition.cache.clone(),
             prompt_cache: definition.prompt_cache,
@@ -86,7 +94,12 @@ impl Model {
             targets,
             root,
             needs_body,
-        })
+            fixed: None,
+        };
+        if !model.root.has_conditions() {
+            model.fixed = Some(Arc::new(model.selection(&|_| None)));
+        }
+        Ok(model)
     }
 
     /// What a request asks for that lists targets itself.
@@ -102,6 +115,7 @@ impl Model {
             targets,
             root: Node::Group { choice: Choice::Order(RouteStrategy::Order), members, weight: 1 },
             needs_body: false,
+            fixed: None,
         }
     }
 
@@ -116,8 +130,19 @@ impl Model {
     }
 
     /// The targets for a request.
-    pub fn select(&self, facts: &impl QueryFacts) -> Selection {
-        let mut selected = Selected { facts, model: self, targets: Vec::new(), reserved: Vec::new() };
+    pub fn select(&self, facts: &impl QueryFacts) -> Arc<Selection> {
+        if let Some(fixed) = &self.fixed {
+            return Arc::clone(fixed);
+        }
+        let choose = |conditions: &Conditions| {
+            let matched = conditions.iter().find(|(query, _)| query.matches(facts));
+            matched.map(|(_, member)| *member)
+        };
+        Arc::new(self.selection(&choose))
+    }
+
+    fn selection(&self, choose: &Choose<'_>) -> Selection {
+        let mut selected = Selected { choose, model: self, targets: Vec::new(), reserved: Vec::new() };
         let member = selected.visit(&self.root);
         let route = match member {
             Some(Member::Group(group)) => group,
@@ -132,16 +157,27 @@ impl Model {
     }
 }
 
+impl Node {
+    fn has_conditions(&self) -> bool {
+        match self {
+            Self::Target { .. } => false,
+            Self::Group { choice: Choice::Conditional { .. }, .. } => true,
+            Self::Group { members, .. } => members.iter().any(Self::has_conditions),
+        }
+    }
+}
+
 /// Collects the targets of a request.
-struct Selected<'a, F> {
-    facts: &'a F,
+struct Selected<'a> {
+    /// The member of the first condition that matches.
+    choose: &'a Choose<'a>,
     model: &'a Model,
     targets: Vec<Arc<ModelTarget>>,
     /// Those with `when`.
     reserved: Vec<Arc<ModelTarget>>,
 }
 
-impl<F: QueryFacts> Selected<'_, F> {
+impl Selected<'_> {
     /// The node as a member of the route. None if it serves only one kind of failure.
     fn visit(&mut self, node: &Node) -> Option<Member> {
         match node {
@@ -155,8 +191,7 @@ impl<F: QueryFacts> Selected<'_, F> {
                 Some(Member::Target { index: self.targets.len() - 1, weight: *weight })
             }
             Node::Group { choice: Choice::Conditional { conditions, default }, members, .. } => {
-                let matched = conditions.iter().find(|(query, _)| query.matches(self.facts));
-                let chosen = members.get(matched.map_or(*default, |(_, member)| *member))?;
+                let chosen = members.get((self.choose)(conditions).unwrap_or(*default))?;
                 self.visit(chosen)
             }
             Node::Group { choice: Choice::Order(strategy), members, weight } => {

@@ -31,6 +31,8 @@ pub trait QueryFacts {
     fn header(&self, name: &str) -> Option<Scalar>;
     fn path(&self) -> &str;
     fn user(&self) -> Option<&str>;
+    /// The class of the caller's key.
+    fn key_class(&self) -> Option<&str>;
     /// An estimate.
     fn input_tokens(&self) -> u64;
 }
@@ -49,6 +51,7 @@ pub(super) enum Field {
     Header(String),
     Path,
     User,
+    KeyClass,
     InputTokens,
 }
 
@@ -180,10 +183,10 @@ impl Field {
         match name {
             "path" | "url.pathname" => Ok(Self::Path),
             "user" => Ok(Self::User),
+            "key.class" => Ok(Self::KeyClass),
             "input_tokens" => Ok(Self::InputTokens),
-            _ => Err(
-                "is not known: must be metadata.<key>, params.<field>, headers.x-<name>, path, user or input_tokens",
-            ),
+            _ => Err("is not known: must be metadata.<key>, params.<field>, headers.x-<name>, path, user, \
+                 key.class or input_tokens"),
         }
     }
 
@@ -194,6 +197,7 @@ impl Field {
             Self::Header(name) => facts.header(name),
             Self::Path => Some(Scalar::Text(facts.path().to_owned())),
             Self::User => facts.user().map(|user| Scalar::Text(user.to_owned())),
+            Self::KeyClass => facts.key_class().map(|class| Scalar::Text(class.to_owned())),
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             Self::InputTokens => Some(Scalar::Number(facts.input_tokens() as f64)),
         }

@@ -24,8 +24,10 @@ pub use selection::Selection;
 pub const MAX_TARGETS: usize = 10;
 /// Lists of targets within each other: those of the model, and those of its groups.
 pub const MAX_DEPTH: usize = 2;
-/// The longest definition as JSON, in bytes. All definitions of an organization are held in memory.
+/// The longest definition as JSON, in bytes.
 pub const MAX_BYTES: usize = 32 << 10;
+/// The length of all definitions of an organization together, in bytes, because they are held in memory.
+pub const MAX_TOTAL_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests;

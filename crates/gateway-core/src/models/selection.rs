@@ -6,7 +6,7 @@ use super::ModelTarget;
 use crate::route::{Group, Member, RouteStrategy};
 
 /// The targets of a model for one request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Selection {
     /// Those of `route` first, in the order of its indices, then those with `when`.
     pub targets: Vec<Arc<ModelTarget>>,
@@ -93,17 +93,17 @@ impl Selection {
         };
     }
 
-    /// Keeps the first of what is tried in order, and no target for a refusal.
-    pub fn keep_first(&mut self) {
+    /// Keeps the first of what is tried in order, and the targets for a refusal only if `keeps_reserved`.
+    pub fn keep_first(&mut self, keeps_reserved: bool) {
         if self.route.strategy == RouteStrategy::Order {
             self.route.members.truncate(1);
         }
         let mut kept = Vec::new();
         collect(&self.route, &mut kept);
         let mut index = 0;
-        self.retain(|_| {
+        self.retain(|target| {
             index += 1;
-            kept.contains(&(index - 1))
+            kept.contains(&(index - 1)) || (keeps_reserved && target.when.is_some())
         });
     }
 }
@@ -175,10 +175,10 @@ mod tests {
         let order = ["c", "a"];
         ranked.rank(|target| order.iter().position(|name| *name == target.provider), RouteStrategy::Order);
         assert_eq!(names(&ranked), ["c", "a", "b", "d"]);
-        ranked.keep_first();
+        ranked.keep_first(false);
         assert_eq!((names(&ranked), ranked.targets.len()), (vec!["c"], 1));
         let mut groups = Selection::in_order(vec![selection(&["a", "b"]), selection(&["c"])]);
-        groups.keep_first();
+        groups.keep_first(false);
         assert_eq!(names(&groups), ["a", "b"]);
     }
 
@@ -191,8 +191,17 @@ mod tests {
             }
         });
         first.route.members.truncate(1);
-        let joined = Selection::in_order(vec![first, selection(&["c"])]);
-        let providers: Vec<&str> = joined.targets.iter().map(|target| target.provider.as_str()).collect();
-        assert_eq!((providers, names(&joined)), (vec!["a", "c", "b"], vec!["a", "c"]));
+        let mut joined = Selection::in_order(vec![first, selection(&["c"])]);
+        let providers = |joined: &Selection| -> Vec<String> {
+            joined.targets.iter().map(|target| target.provider.clone()).collect()
+        };
+        assert_eq!(
+            (providers(&joined), names(&joined)),
+            (["a", "c", "b"].map(String::from).into(), vec!["a", "c"])
+        );
+        joined.keep_first(true);
+        assert_eq!((providers(&joined), names(&joined)), (["a", "b"].map(String::from).into(), vec!["a"]));
+        joined.keep_first(false);
+        assert_eq!(providers(&joined), ["a"]);
     }
 }

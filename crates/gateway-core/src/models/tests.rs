@@ -33,6 +33,7 @@ struct Request {
     metadata: Vec<(&'static str, Scalar)>,
     params: Vec<(&'static str, Scalar)>,
     user: Option<&'static str>,
+    key_class: Option<&'static str>,
     input_tokens: u64,
 }
 
@@ -57,6 +58,10 @@ impl QueryFacts for Request {
         self.user
     }
 
+    fn key_class(&self) -> Option<&str> {
+        self.key_class
+    }
+
     fn input_tokens(&self) -> u64 {
         self.input_tokens
     }
@@ -68,7 +73,7 @@ fn text(value: &str) -> Scalar {
 
 /// The ids of the ordinary targets in order, and of those with `when`.
 fn selected(model: &Model, request: &Request) -> (Vec<String>, Vec<String>) {
-    let Selection { targets, route } = model.select(request);
+    let Selection { targets, route } = &*model.select(request);
     let order = route.order(&vec![TargetFacts::default(); targets.len()], 0);
     let ids = order.iter().map(|index| targets[*index].id.clone()).collect();
     let reserved = targets.iter().filter(|target| target.when.is_some());
@@ -281,10 +286,13 @@ fn operators_compare_as_people_expect() {
     };
     let request = Request {
         metadata: vec![("n", text("12")), ("flag", text("true")), ("s", text("abc"))],
+        key_class: Some("prod"),
         ..Request::default()
     };
     for (query, expected) in [
         (json!({"metadata.n": 12}), true),
+        (json!({"key.class": "prod"}), true),
+        (json!({"key.class": {"$in": ["batch", "dev"]}}), false),
         (json!({"metadata.n": {"$gt": 11.5, "$lt": 12.5}}), true),
         (json!({"metadata.n": {"$gte": 13}}), false),
         (json!({"metadata.flag": true}), true),
@@ -428,7 +436,7 @@ proptest! {
         let Ok(accepted) = checked("m", value.clone()) else { return Ok(()) };
         let stored = serde_json::to_string(&accepted).unwrap();
         let model = Model::compile(&serde_json::from_str(&stored).unwrap()).unwrap();
-        let Selection { targets, route } = model.select(&Request::default());
+        let Selection { targets, route } = &*model.select(&Request::default());
         let mut order = route.order(&vec![TargetFacts::default(); targets.len()], seed);
         let ordinary = targets.iter().filter(|target| target.when.is_none()).count();
         prop_assert!(ordinary > 0);

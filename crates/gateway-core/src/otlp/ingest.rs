@@ -123,6 +123,8 @@ fn log_row(
         cache: None,
         cache_marks: None,
         cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
         attempts: Vec::new(),
         key_id: context.key_id,
         app_id: context.app_id,

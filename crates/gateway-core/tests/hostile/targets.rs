@@ -35,6 +35,7 @@ use gateway_core::llm::translate::{
 use gateway_core::llm::usage::Meter;
 use gateway_core::llm::{BodyFraming, ClientFormat, ProviderFormat, WireFormat};
 use gateway_core::prompts::Template;
+use gateway_core::query;
 use gateway_core::route::parse_chain;
 use gateway_core::scopes::Scopes;
 use gateway_core::search_terms::{TermHasher, body_terms, query_terms};
@@ -67,6 +68,7 @@ pub fn all() -> Vec<Target> {
             drop(Run::of([(1, OrgId(uuid::Uuid::nil()), terms.as_slice())]));
         }),
         target("search terms of a query", ordinary::prose, |text| drop(query_terms(&lossy(text)))),
+        target("query", query_text, query),
         target("canonical JSON", ordinary::chat_request, |body| drop(canonical_json(body, &["stream"]))),
         target("semantic cache", ordinary::chat_request, semantic_cache),
         target("gate of similar texts", ordinary::prose, |text| {
@@ -542,4 +544,30 @@ pub fn sign(text: &[u8]) {
     sigv4::sign(&request, &keys, scope, jiff::Timestamp::UNIX_EPOCH);
     sigv4::Credentials::parse(&text);
     sigv4::region_of_host(&text);
+}
+
+/// Terms of the query language.
+fn query_text(length: usize) -> Vec<u8> {
+    let terms =
+        "status:error latency:>2s model:gpt-4o*,x -metadata.env:prod \"exact words\" time:>=2026-01-31 ";
+    terms.repeat(length.div_ceil(terms.len())).into_bytes()
+}
+
+/// Reads pieces as long as a query may be. The canonical form of a query is the same query.
+fn query(bytes: &[u8]) {
+    for piece in bytes.chunks(400) {
+        let text = lossy(piece);
+        match query::parse(&text) {
+            Ok(query) => {
+                let canonical = query.to_string();
+                let again = query::parse(&canonical).map(|query| query.to_string());
+                // The canonical form may be longer than a query may be.
+                assert!(
+                    again.is_err() && canonical.len() > query::MAX_CHARS || again == Ok(canonical),
+                    "{text:?}"
+                );
+            }
+            Err(error) => assert!(error.position + error.length <= text.chars().count(), "{text:?}: {error}"),
+        }
+    }
 }

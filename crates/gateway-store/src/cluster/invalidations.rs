@@ -58,6 +58,12 @@ pub enum Invalidation {
     /// Another node needs budget of this organization: nodes give back what they leased and do not need.
     #[serde(rename = "leases")]
     BudgetLeases(OrgId),
+    /// The same for the budgets of one of its users.
+    #[serde(rename = "user_leases")]
+    UserBudgetLeases {
+        org: OrgId,
+        user: String,
+    },
     /// Exports changed: running deliveries check whether theirs is still current.
     Exports,
     /// A node joined or left.

@@ -1,8 +1,10 @@
-//! Coordination of several nodes on one PostgreSQL database: cache invalidations, node ids, rate limit counts and
-//! budget leases. SQLite has one process and uses none of this.
+//! Coordination of several nodes on one PostgreSQL database: cache invalidations, node ids, rate limit counts, budget
+//! leases, slices of limits and leases of permits. SQLite has one process and uses none of this.
 
 pub mod budget_leases;
 pub mod invalidations;
+pub mod limit_permits;
+pub mod limit_slices;
 pub mod node_ids;
 pub mod rate_counts;
 

@@ -33,11 +33,16 @@ pub struct DayQuota {
 pub struct LineLimits {
     pub by_user: i64,
     pub by_model: i64,
+    /// Users whose spending is counted for budgets.
+    pub spenders: i64,
 }
 
 impl Default for BatchLimits {
     fn default() -> Self {
-        Self { quotas: HashMap::new(), lines: LineLimits { by_user: 50_000, by_model: 10_000 } }
+        Self {
+            quotas: HashMap::new(),
+            lines: LineLimits { by_user: 50_000, by_model: 10_000, spenders: 100_000 },
+        }
     }
 }
 
@@ -65,6 +70,7 @@ pub(super) struct DayCounts {
     body_bytes: i64,
     pub(super) user_lines: i64,
     pub(super) model_lines: i64,
+    pub(super) spend_lines: i64,
 }
 
 /// The counts of all organizations and days of a batch.
@@ -84,7 +90,8 @@ impl BatchDays {
             orgs_by_day.entry(day_of(row)).or_default().insert(row.org_id.to_string());
         }
         let sql = format!(
-            "SELECT org_id, stored_rows, body_bytes, user_lines, model_lines FROM log_days WHERE day = $1 AND {}",
+            "SELECT org_id, stored_rows, body_bytes, user_lines, model_lines, spend_lines FROM log_days \
+             WHERE day = $1 AND {}",
             tx.dialect().in_texts("org_id", 2)
         );
         for (day, orgs) in orgs_by_day {
@@ -95,6 +102,7 @@ impl BatchDays {
                     body_bytes: row.get("body_bytes")?,
                     user_lines: row.get("user_lines")?,
                     model_lines: row.get("model_lines")?,
+                    spend_lines: row.get("spend_lines")?,
                 };
                 days.insert((row.get("org_id")?, day), counts);
             }
@@ -128,8 +136,8 @@ impl BatchDays {
 
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), StoreError> {
         let lines = self.0.iter().map(|((org, day), counts)| {
-            let DayCounts { rows, body_bytes, user_lines, model_lines } = *counts;
-            args![*org, *day, rows, body_bytes, user_lines, model_lines]
+            let DayCounts { rows, body_bytes, user_lines, model_lines, spend_lines } = *counts;
+            args![*org, *day, rows, body_bytes, user_lines, model_lines, spend_lines]
         });
         UPSERT.run(tx, lines).await
     }
@@ -172,9 +180,10 @@ pub(super) static COUNTED: LazyLock<Bulk> =
 
 static UPSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
-        "INSERT INTO log_days (org_id, day, stored_rows, body_bytes, user_lines, model_lines)",
-        "(?,?,?,?,?,?)",
+        "INSERT INTO log_days (org_id, day, stored_rows, body_bytes, user_lines, model_lines, spend_lines)",
+        "(?,?,?,?,?,?,?)",
         "ON CONFLICT (org_id, day) DO UPDATE SET stored_rows = excluded.stored_rows, \
-         body_bytes = excluded.body_bytes, user_lines = excluded.user_lines, model_lines = excluded.model_lines",
+         body_bytes = excluded.body_bytes, user_lines = excluded.user_lines, model_lines = excluded.model_lines, \
+         spend_lines = excluded.spend_lines",
     )
 });

@@ -74,6 +74,27 @@ impl HourIndex {
         Ok(Some(Self { sql, values, before: end }))
     }
 
+    /// The hours of lines of a cube that match, with rows from the first id to before the end.
+    pub(super) fn of_lines(
+        org: OrgId,
+        cube: Cube,
+        (first, end): (i64, i64),
+        conditions: impl FnOnce(&mut Vec<Arg>) -> String,
+    ) -> Self {
+        let mut values = args![org, Interval::Hour.start_of(log_id_time(first))];
+        let conditions = conditions(&mut values);
+        let sql = format!(
+            "SELECT DISTINCT u.at FROM usage_dims d JOIN usage_hours u ON u.dim_id = d.id AND u.at >= $2 \
+             WHERE d.org_id = $1 AND d.cube = {}{conditions}",
+            cube.number()
+        );
+        Self {
+            sql,
+            values,
+            before: if end == i64::MAX { Timestamp(i64::MAX) } else { log_id_time(end).plus(1) },
+        }
+    }
+
     /// The next ranges of ids, newest first, each with an exclusive end. Empty after the last one.
     pub(super) async fn next(&mut self, logs: &Db) -> Result<Vec<(i64, i64)>, StoreError> {
         let mut values = self.values.clone();

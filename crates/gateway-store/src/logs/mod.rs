@@ -12,6 +12,7 @@ mod otel_ids;
 mod own;
 mod partitions;
 mod purge;
+mod query;
 mod read;
 mod rollup;
 mod sessions;
@@ -20,6 +21,7 @@ mod sweep;
 mod texts;
 mod usage;
 mod usage_plan;
+mod user_spend;
 mod words;
 mod write;
 
@@ -29,6 +31,10 @@ pub use days::{BatchLimits, DayQuota, LineLimits, StoredDay};
 pub use fulltext::{index_pending, index_pending_of};
 pub use own::OwnRows;
 pub use purge::{mark_deleted, purge_slice};
+pub use query::{
+    Facet, FacetValue, Facets, GroupField, LogSearch, MatchingUsage, SearchPage, Sort, SortKey, ValueQuery,
+    facets, field_values, list_matching, list_sessions_matching, retain_matching, usage_matching,
+};
 pub use read::{
     LogEntry, LogFilter, body_sizes, existing_ids, find, find_many, list, list_after, list_these,
 };
@@ -40,5 +46,6 @@ pub use usage::{
     ModelUsage, TimeRange, Usage, UsageFilter, UsageGroup, UsageQuery, usage, usage_by_model_and_status,
     user_seen,
 };
+pub use user_spend::UserDay;
 pub use words::merge_runs;
 pub use write::{Written, check_writable, write_batch, write_batch_within, write_prepared};

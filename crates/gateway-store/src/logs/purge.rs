@@ -44,6 +44,7 @@ pub async fn purge_slice(logs: &Db, org: OrgId) -> Result<u64, StoreError> {
         "DELETE FROM log_batches WHERE org_id = $1 AND seq IN \
          (SELECT seq FROM log_batches WHERE org_id = $1 LIMIT $2)",
         "DELETE FROM log_days WHERE org_id = $1 AND day IN (SELECT day FROM log_days WHERE org_id = $1 LIMIT $2)",
+        "DELETE FROM user_spend WHERE (id, day) IN (SELECT id, day FROM user_spend WHERE org_id = $1 LIMIT $2)",
         "DELETE FROM export_queue WHERE (export_id, log_id, verdict) IN (SELECT q.export_id, q.log_id, q.verdict \
          FROM exports e JOIN export_queue q ON q.export_id = e.id WHERE e.org_id = $1 LIMIT $2)",
     ] {

@@ -15,6 +15,7 @@ use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use self::decode::read;
+pub(super) use self::decode::read as read_entry;
 use super::bulk::{id_list, in_ids};
 use super::fulltext;
 use super::hour_index::HourIndex;
@@ -210,7 +211,7 @@ pub async fn existing_ids(
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-static SELECT_LIST: LazyLock<String> =
+pub(super) static SELECT_LIST: LazyLock<String> =
     LazyLock::new(|| COLUMNS.map(|column| format!("r.{column}")).join(", "));
 
 /// The next rows of a filter.

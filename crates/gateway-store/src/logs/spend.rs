@@ -1,4 +1,4 @@
-//! Spending by day, key, application and team, read from the daily roll-ups. Ingested spans are calls that did not go
+//! Spending by day, key, application and team, read from the daily roll-ups, and by end user. Ingested spans are calls that did not go
 //! through the gateway, so they are not included.
 
 use std::collections::HashSet;
@@ -11,6 +11,7 @@ use sqlx::AssertSqlSafe;
 
 use super::bulk::{id_list, in_ids};
 use super::rollup::Cube;
+use super::user_spend::{self, UserDay};
 use crate::db::Dialect;
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
@@ -74,6 +75,16 @@ impl SpendSnapshot {
         };
         let rows = self.0.all(sql, args![org, Cube::Keys.number(), since, ids.join(",")]).await?;
         rows.iter().map(read).collect()
+    }
+
+    /// What each of these users spent since the start of a day, in their order. `today` is the start of the current day.
+    pub async fn of_users(
+        &mut self,
+        org: OrgId,
+        (since, today): (Timestamp, Timestamp),
+        users: &[&str],
+    ) -> Result<Vec<Vec<UserDay>>, StoreError> {
+        user_spend::of_users(&mut self.0, org, (since, today), users).await
     }
 
     /// Which of these log rows the view contains. Their cost is in its roll-ups.

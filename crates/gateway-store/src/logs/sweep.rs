@@ -16,7 +16,7 @@ use super::bulk::{id_list, in_ids};
 use super::partitions::{self, Day};
 use super::rollup::{Cube, Grain};
 use super::write::lock_writers;
-use super::{days, words};
+use super::{days, user_spend, words};
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
@@ -68,6 +68,8 @@ pub async fn sweep(
     let oldest = now.plus(-i64::from(longest) * DAY);
     let mut budget = MAX_TRANSACTIONS;
     repeat(&mut budget, || days::delete_before(logs, (oldest, first_log_id(oldest)), SWEEP_ROWS)).await?;
+    let mut budget = MAX_TRANSACTIONS;
+    repeat(&mut budget, || user_spend::delete_old(logs, now, SWEEP_ROWS)).await?;
     Ok(removed)
 }
 

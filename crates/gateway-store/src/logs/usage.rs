@@ -206,7 +206,7 @@ pub async fn user_seen(
 }
 
 /// Sums over log rows; latencies are returned one by one. The conditions must equal those of `Totals::of`.
-const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens, 0)) AS BIGINT) AS prompt_tokens, \
+pub(super) const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens, 0)) AS BIGINT) AS prompt_tokens, \
     CAST(SUM(COALESCE(u.completion_tokens, 0)) AS BIGINT) AS completion_tokens, \
     CAST(SUM(COALESCE(u.cost, 0)) AS BIGINT) AS cost, COUNT(u.cost) AS priced, \
     CAST(SUM(u.unpriced) AS BIGINT) AS unpriced, \
@@ -217,7 +217,7 @@ const FROM_ROWS: &str = "COUNT(*) AS requests, CAST(SUM(COALESCE(u.prompt_tokens
     CAST(SUM(COALESCE(u.cache_saved, 0)) AS BIGINT) AS cache_saved, \
     string_agg(CAST(u.latency_ms AS TEXT), ',') AS latencies";
 
-fn row_totals(row: &Row) -> Result<Totals, StoreError> {
+pub(super) fn row_totals(row: &Row) -> Result<Totals, StoreError> {
     let text: String = row.get("latencies")?;
     let mut latencies = Latencies::default();
     text.split(',').filter_map(|value| value.parse().ok()).for_each(|value| latencies.add(value));

@@ -14,10 +14,10 @@ use sqlx::AssertSqlSafe;
 use super::bulk::{Bulk, id_list, in_ids};
 use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
 use super::texts::{BatchTexts, Texts, has_bodies};
-use super::{batches, otel_ids, partitions, purge, rollup, sessions, words};
+use super::{batches, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
-use crate::row::{Arg, args, json};
+use crate::row::{Arg, args, json, optional_json};
 use crate::{Db, StoreError, Tx, exports};
 
 /// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
@@ -108,6 +108,7 @@ async fn insert(
     COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
     store(tx, &admitted, texts.run).await?;
     rollup::add(tx, &all, &mut days, limits.lines).await?;
+    user_spend::add(tx, &all, &mut days, limits.lines.spenders).await?;
     days.write(tx).await?;
     Ok(Written {
         new: all.iter().map(|row| row.id).collect(),
@@ -205,6 +206,8 @@ fn probe_like(row: &LogRow) -> LogRow {
         cache: None,
         cache_marks: None,
         cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
         attempts: Vec::new(),
         key_id: None,
         app_id: None,
@@ -239,7 +242,7 @@ async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a
 }
 
 /// The columns of a log row, in the order of `values_of`.
-pub(super) const COLUMNS: [&str; 43] = [
+pub(super) const COLUMNS: [&str; 45] = [
     "id",
     "org_id",
     "request_id",
@@ -268,6 +271,8 @@ pub(super) const COLUMNS: [&str; 43] = [
     "cache",
     "cache_marks",
     "cache_saved",
+    "queued_ms",
+    "limits",
     "attempts",
     "key_id",
     "app_id",
@@ -288,7 +293,7 @@ pub(super) const COLUMNS: [&str; 43] = [
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
@@ -321,6 +326,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cache,
         cache_marks,
         cache_saved_usd,
+        queued_ms,
+        limits,
         attempts,
         key_id,
         app_id,
@@ -367,6 +374,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cache.as_deref().map(clean),
         cache_marks.map(i64::from),
         cache_saved_usd.map(saving_units),
+        queued_ms.map(|waited| i64::try_from(waited).unwrap_or(i64::MAX)),
+        optional_json(Some(limits).filter(|limits| !limits.is_empty())),
         json(attempts),
         *key_id,
         *app_id,

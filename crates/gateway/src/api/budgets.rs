@@ -1,13 +1,13 @@
-//! Budgets: spending limits of the organization, a team, an application or a key per day, week or month.
+//! Budgets: spending limits of the organization, a team, an application, a key or end users per day, week or month.
 
-use std::str::FromStr;
+mod stored;
 
 use axum::extract::State;
-use gateway_core::budget::{Amount, Budget, MAX_BUDGETS, Period, Scope, Unpriced, limit_units};
-use gateway_core::ids::{BudgetId, KeyId, OrgId};
+use gateway_core::budget::{Amount, Budget, Period, Scope, Unpriced, limit_units};
+use gateway_core::ids::{BudgetId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::usd;
-use gateway_store::{Tx, apps, budgets as store, keys, orgs, teams};
+use gateway_store::{Tx, budgets as store, orgs, user_budgets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::budgets::OrgBudgets;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use stored::{check_count, find_for_update, find_scope, insert, remove};
 
 /// The highest flat charge, 1,000,000 USD.
 const MAX_FLAT: Amount = 1_000_000_000_000_000_000;
@@ -28,7 +29,7 @@ const MAX_FLAT: Amount = 1_000_000_000_000_000_000;
 pub fn area() -> Area {
     Area::new(
         "budgets",
-        "Spending limits of the organization, a team, an application or a key per day, week or month.",
+        "Spending limits of the organization, a team, an application, a key or end users per day, week or month.",
     )
     .get("/orgs/{orgId}/budgets", list, "List the organization's budgets with their spending")
     .post("/orgs/{orgId}/budgets", create, "Create a budget; earlier spending in the current period counts")
@@ -45,6 +46,8 @@ enum ScopeName {
     Team,
     App,
     Key,
+    /// An end user as the log rows name it: the value of `X-Gateway-User`, else the user of the body; or a member.
+    User,
 }
 
 /// What happens to calls whose cost cannot be known, because the model has no price or the operation reports no usage.
@@ -62,10 +65,11 @@ enum UnpricedName {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Budget")]
-struct BudgetView {
+pub(super) struct BudgetView {
     id: BudgetId,
     scope: ScopeName,
-    /// For scope `org`, the id of the organization.
+    /// For scope `org`, the id of the organization. For scope `user`, the name of the user, or `*` for a default that
+    /// holds for each user without a budget of its own.
     scope_id: String,
     period: Period,
     soft_limit_usd: Option<f64>,
@@ -73,8 +77,8 @@ struct BudgetView {
     unpriced: UnpricedName,
     /// What each call without a price counts; null unless `unpriced` is `flat`.
     unpriced_flat_usd: Option<f64>,
-    /// Spending in the current period.
-    spent_usd: f64,
+    /// Spending in the current period. Null for a default of all users: each has its own, see the parameter `user`.
+    spent_usd: Option<f64>,
     /// The part of `spent_usd` that was spent at another gateway before this key was imported.
     opening_usd: f64,
     /// End of the current period, in UTC.
@@ -82,7 +86,7 @@ struct BudgetView {
     created_at: Timestamp,
 }
 
-fn view(budget: &Budget, spent: Amount, now: Timestamp) -> BudgetView {
+fn view(budget: &Budget, spent: Option<Amount>, now: Timestamp) -> BudgetView {
     BudgetView {
         id: budget.id,
         scope: match budget.scope {
@@ -90,6 +94,7 @@ fn view(budget: &Budget, spent: Amount, now: Timestamp) -> BudgetView {
             Scope::Team(_) => ScopeName::Team,
             Scope::App(_) => ScopeName::App,
             Scope::Key(_) => ScopeName::Key,
+            Scope::User(_) => ScopeName::User,
         },
         scope_id: budget.scope.id(),
         period: budget.period,
@@ -104,7 +109,7 @@ fn view(budget: &Budget, spent: Amount, now: Timestamp) -> BudgetView {
             Unpriced::Allow | Unpriced::Refuse => None,
             Unpriced::Flat(flat) => Some(usd(flat)),
         },
-        spent_usd: usd(spent),
+        spent_usd: spent.map(usd),
         opening_usd: usd(budget.opening_at(now)),
         resets_at: budget.period.end_of(now),
         created_at: budget.created_at,
@@ -117,19 +122,38 @@ struct BudgetList {
     next_cursor: Option<String>,
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct BudgetParams {
+    /// Only the budgets that hold for this user, each with what this user has spent: its own, or the defaults.
+    user: Option<String>,
+    #[serde(flatten)]
+    page: PageParams,
+}
+
 async fn list(
     State(app): AppState,
     caller: InOrg<Viewer>,
-    QueryParams(params): QueryParams<PageParams>,
+    QueryParams(params): QueryParams<BudgetParams>,
 ) -> ApiResult<Json<BudgetList>> {
-    let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
+    if let Some(user) = &params.user {
+        let budgets = of_user(&app, caller.org.id, user).await?;
+        return Ok(Json(BudgetList { budgets, next_cursor: None }));
+    }
+    let found = store::list(&app.services.db, caller.org.id, &params.page.page()?).await?;
     let known = app.proxy.budgets.load(caller.org.id).await?;
-    let now = app.services.clock.now();
-    let spent = |budget: &Budget| {
-        known.as_ref().and_then(|known| known.spent(budget.id, now)).map_or(0, |line| line.1)
-    };
-    let budgets = found.rows.iter().map(|budget| view(budget, spent(budget), now)).collect();
+    let mut budgets = Vec::with_capacity(found.rows.len());
+    for budget in &found.rows {
+        budgets.push(current_view(&app, known.as_deref(), budget).await?);
+    }
     Ok(Json(BudgetList { budgets, next_cursor: page::encode_cursor(found.next.as_deref()) }))
+}
+
+/// The budgets that hold for a user, with what the user has spent.
+pub(super) async fn of_user(app: &App, org: OrgId, user: &str) -> ApiResult<Vec<BudgetView>> {
+    let Some(known) = app.proxy.budgets.load(org).await? else { return Ok(Vec::new()) };
+    let found = app.proxy.budgets.of_user(&known, user).await?;
+    let now = app.services.clock.now();
+    Ok(found.iter().map(|(budget, spent)| view(budget, Some(*spent), now)).collect())
 }
 
 async fn read(
@@ -138,20 +162,25 @@ async fn read(
     PathParam(id): PathParam<BudgetId>,
 ) -> ApiResult<Json<BudgetView>> {
     let known = app.proxy.budgets.load(caller.org.id).await?;
-    find_view(&app, known.as_deref(), id).map(Json)
+    let budget = store::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    current_view(&app, known.as_deref(), &budget).await.map(Json)
 }
 
-fn find_view(app: &App, known: Option<&OrgBudgets>, id: BudgetId) -> ApiResult<BudgetView> {
-    let now = app.services.clock.now();
-    let (budget, spent) = known.and_then(|known| known.spent(id, now)).ok_or_else(Problem::not_found)?;
-    Ok(view(&budget, spent, now))
+/// The budget with what was spent in its current period.
+async fn current_view(app: &App, known: Option<&OrgBudgets>, budget: &Budget) -> ApiResult<BudgetView> {
+    let spent = match known {
+        Some(known) => app.proxy.budgets.spent(known, budget).await?,
+        None => Some(0),
+    };
+    Ok(view(budget, spent, app.services.clock.now()))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewBudget {
     scope: ScopeName,
-    /// The id of the team, application or key. Optional for scope `org`.
+    /// The id of the team, application or key, or the name of the user. `*` with scope `user` is a default that holds
+    /// for each user without a budget of its own. Optional for scope `org`.
     scope_id: Option<String>,
     period: Period,
     /// Reaching it emits `budget.warning` once per period.
@@ -184,11 +213,7 @@ async fn create(
     let mut tx = app.services.db.begin().await?;
     orgs::lock_for_update(&mut tx, org).await?;
     let (scope, keys) = find_scope(&mut tx, org, request.scope, request.scope_id.as_deref()).await?;
-    if store::count(&mut tx, org).await? >= MAX_BUDGETS {
-        return Err(Problem::conflict(format!(
-            "the organization already has the maximum of {MAX_BUDGETS} budgets"
-        )));
-    }
+    check_count(&mut tx, org, request.scope).await?;
     let now = app.services.clock.now();
     let budget = Budget {
         id: app.services.ids.new_id(),
@@ -201,11 +226,11 @@ async fn create(
         opening: 0,
         created_at: now,
     };
-    store::insert(&mut tx, org, &budget).await?;
-    tx.record(app.entry().target(budget.id, &title(&budget)).created(&view(&budget, 0, now)));
+    insert(&mut tx, org, &budget).await?;
+    tx.record(app.entry().target(budget.id, &title(&budget)).created(&view(&budget, Some(0), now)));
     commit(&app, tx, org).await?;
     let known = app.proxy.budgets.load(org).await?;
-    find_view(&app, known.as_deref(), budget.id).map(Created)
+    current_view(&app, known.as_deref(), &budget).await.map(Created)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -236,14 +261,14 @@ async fn update(
     let hard = change.hard_limit_usd.map(|usd| limit("hard_limit_usd", usd)).transpose()?;
     let mut tx = app.services.db.begin().await?;
     orgs::lock_for_update(&mut tx, org).await?;
-    let mut budget = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    let mut budget = find_for_update(&mut tx, org, id).await?;
     let now = app.services.clock.now();
-    let before = view(&budget, 0, now);
+    let before = view(&budget, Some(0), now);
     budget.soft_limit = soft.unwrap_or(budget.soft_limit);
     budget.hard_limit = hard.unwrap_or(budget.hard_limit);
     budget.period = change.period.unwrap_or(budget.period);
     check_limits(budget.soft_limit, budget.hard_limit)?;
-    let current = view(&budget, 0, now);
+    let current = view(&budget, Some(0), now);
     let kind = change.unpriced.unwrap_or(current.unpriced);
     budget.unpriced = unpriced(kind, change.unpriced_flat_usd, budget.unpriced)?;
     let name = change.scope.unwrap_or(current.scope);
@@ -253,14 +278,23 @@ async fn update(
     if scope_changed {
         (budget.scope, budget.keys) = find_scope(&mut tx, org, name, change.scope_id.as_deref()).await?;
     }
-    store::update(&mut tx, org, &budget).await?;
-    if scope_changed {
-        store::set_keys(&mut tx, &budget).await?;
+    if (name == ScopeName::User) != (current.scope == ScopeName::User) {
+        // Budgets of users have a table of their own.
+        check_count(&mut tx, org, name).await?;
+        remove(&mut tx, org, id).await?;
+        insert(&mut tx, org, &budget).await?;
+    } else if name == ScopeName::User {
+        user_budgets::upsert(&mut tx, org, &budget).await?;
+    } else {
+        store::update(&mut tx, org, &budget).await?;
+        if scope_changed {
+            store::set_keys(&mut tx, &budget).await?;
+        }
     }
-    tx.record(app.entry().named(&title(&budget)).changed(&before, &view(&budget, 0, now)));
+    tx.record(app.entry().named(&title(&budget)).changed(&before, &view(&budget, Some(0), now)));
     commit(&app, tx, org).await?;
     let known = app.proxy.budgets.load(org).await?;
-    find_view(&app, known.as_deref(), id).map(Json)
+    current_view(&app, known.as_deref(), &budget).await.map(Json)
 }
 
 async fn delete(
@@ -270,9 +304,9 @@ async fn delete(
 ) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
-    let budget = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
-    store::delete(&mut tx, org, id).await?;
-    let before = view(&budget, 0, app.services.clock.now());
+    let budget = find_for_update(&mut tx, org, id).await?;
+    remove(&mut tx, org, id).await?;
+    let before = view(&budget, Some(0), app.services.clock.now());
     tx.record(app.entry().named(&title(&budget)).deleted(&before));
     commit(&app, tx, org).await?;
     Ok(Deleted::yes())
@@ -323,44 +357,4 @@ fn check_limits(soft: Option<Amount>, hard: Option<Amount>) -> ApiResult<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// The scope of a budget, and for scope `key` the keys whose spending it counts.
-async fn find_scope(
-    tx: &mut Tx,
-    org: OrgId,
-    name: ScopeName,
-    id: Option<&str>,
-) -> ApiResult<(Scope, Vec<KeyId>)> {
-    let invalid = |why: &str| Problem::field("scope_id", why);
-    let missing = || invalid("no such resource in this organization");
-    let id = match (name, id) {
-        (ScopeName::Org, None) => return Ok((Scope::Org(org), Vec::new())),
-        (_, None) => return Err(invalid("is required for every scope except org")),
-        (_, Some(id)) => id,
-    };
-    match name {
-        ScopeName::Org if parse::<OrgId>(id)? == org => Ok((Scope::Org(org), Vec::new())),
-        ScopeName::Org => Err(invalid("must be the id of this organization")),
-        ScopeName::Team => {
-            let team = parse(id)?;
-            let found = teams::exists(tx, org, team).await?;
-            found.then_some((Scope::Team(team), Vec::new())).ok_or_else(missing)
-        }
-        ScopeName::App => {
-            let found = apps::find(tx, org, parse(id)?).await?;
-            found.map(|app| (Scope::App(app.id), Vec::new())).ok_or_else(missing)
-        }
-        ScopeName::Key => {
-            let found = keys::find_for_update(tx, org, parse(id)?).await?;
-            found.map(|(key, _)| (Scope::Key(key.id), vec![key.id])).ok_or_else(missing)
-        }
-    }
-}
-
-fn parse<T: FromStr>(id: &str) -> ApiResult<T>
-where
-    T::Err: std::fmt::Display,
-{
-    id.parse().map_err(|why: T::Err| Problem::field("scope_id", why))
 }

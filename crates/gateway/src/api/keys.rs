@@ -1,5 +1,7 @@
 //! API keys: create, list, update, rotate and revoke. The raw key is only in the response that creates it.
 
+mod queueing;
+mod rotate;
 mod self_service;
 
 use axum::extract::State;
@@ -9,16 +11,15 @@ use gateway_core::events::{Event, KeyEventData};
 use gateway_core::ids::{AppId, KeyId, OrgId};
 use gateway_core::quotas::Quota;
 use gateway_core::scopes::Scopes;
-use gateway_core::time::{HOUR, Timestamp};
+use gateway_core::time::Timestamp;
 use gateway_store::keys::Key;
-use gateway_store::{Tx, apps, budgets as store_budgets, events, keys};
+use gateway_store::{Tx, apps, budgets as store_budgets, events, foreign_keys, keys};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::audited::Audited;
 use super::caller::{AppState, Caller, KeyManager, Viewer};
-use super::extract::{Body, OptionalBody, PathParam, QueryParams, double_option};
+use super::extract::{Body, PathParam, QueryParams, double_option};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Json};
@@ -28,17 +29,18 @@ use crate::problem::{ApiResult, Problem};
 use crate::quotas;
 use self_service::Bounds;
 
-const DEFAULT_OVERLAP_HOURS: i64 = 24;
-const MAX_OVERLAP_HOURS: i64 = 720;
-
 pub fn area() -> Area {
     Area::new("keys", "API keys: machine access to the proxy and the API.")
         .post("/keys", create, "Create a key; the raw key is returned only in this response")
         .get("/keys", list, "List the organization's keys with prefix and metadata")
         .get("/keys/{keyId}", get, "Get the metadata of a key, without the secret")
-        .put("/keys/{keyId}", update, "Update a key's name, scopes or application")
+        .put("/keys/{keyId}", update, "Update a key's name, scopes, application, or how its calls are queued")
         .delete("/keys/{keyId}", revoke, "Revoke a key with immediate effect")
-        .post("/keys/{keyId}/rotate", rotate, "Create a successor; the old key stays valid for overlap_hours")
+        .post(
+            "/keys/{keyId}/rotate",
+            rotate::rotate,
+            "Create a successor; the old key stays valid for overlap_hours",
+        )
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -50,12 +52,21 @@ pub(super) struct KeyView {
     key_prefix: String,
     scopes: Vec<String>,
     app_id: Option<AppId>,
+    /// The class whose reserved share of limits its calls may use.
+    class: Option<String>,
+    /// How long its calls wait for their limits if they have no `X-Gateway-Wait`.
+    wait_ms: Option<i64>,
+    /// The highest `X-Gateway-Priority` of its calls. Null: 9.
+    max_priority: Option<i64>,
     created_at: Timestamp,
     expires_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
     /// The user or key that created it; null for keys created by setup.
     created_by: Option<String>,
+    /// The gateway that made the raw key, such as `litellm`. Callers still send it below `/compat`;
+    /// `gateway keys retire-foreign` ends that. Null for keys of this gateway.
+    imported: Option<String>,
 }
 
 impl From<Key> for KeyView {
@@ -68,6 +79,9 @@ impl From<Key> for KeyView {
             key_prefix,
             scopes,
             role: _,
+            class,
+            wait_ms,
+            max_priority,
             created_by,
             created_at,
             expires_at,
@@ -81,11 +95,15 @@ impl From<Key> for KeyView {
             key_prefix,
             scopes,
             app_id,
+            class,
+            wait_ms,
+            max_priority,
             created_at,
             expires_at,
             revoked_at,
             last_used_at,
             created_by,
+            imported: None,
         }
     }
 }
@@ -110,6 +128,14 @@ struct NewKey {
     /// key acts as an admin.
     scopes: Option<Vec<String>>,
     app_id: Option<AppId>,
+    /// The class whose reserved share of limits its calls may use, such as `prod`. Only admins set it.
+    class: Option<String>,
+    /// How long its calls wait for their limits if they have no `X-Gateway-Wait`. Default: they do not wait.
+    #[schemars(range(min = 0, max = 30_000))]
+    wait_ms: Option<i64>,
+    /// The highest `X-Gateway-Priority` of its calls. Default: 9.
+    #[schemars(range(min = 0, max = 9))]
+    max_priority: Option<i64>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -134,6 +160,12 @@ async fn create(
     let actor = manager.identity.actor();
     let mut generated = generate(&app, org, request.name, request.app_id, Some(actor.clone()))?;
     generated.key.scopes = scopes;
+    queueing::Change {
+        class: request.class.map(Some),
+        wait_ms: request.wait_ms.map(Some),
+        max_priority: request.max_priority.map(Some),
+    }
+    .apply(&manager.identity, &mut generated.key)?;
     generated.key.role = manager.identity.role.min(Role::Admin);
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
@@ -166,8 +198,19 @@ async fn list(
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<KeyList>> {
     let found = keys::list(&app.services.db, caller.org.id, &params.page()?).await?;
-    let (keys, next_cursor) = page::into_views(found);
+    let (mut keys, next_cursor): (Vec<KeyView>, _) = page::into_views(found);
+    add_sources(&app, caller.org.id, &mut keys).await?;
     Ok(Json(KeyList { keys, next_cursor }))
+}
+
+/// Marks the keys that another gateway made.
+async fn add_sources(app: &App, org: OrgId, keys: &mut [KeyView]) -> ApiResult<()> {
+    let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
+    let mut sources = foreign_keys::sources(&app.services.db, org, &ids).await?;
+    for key in keys {
+        key.imported = sources.remove(&key.id);
+    }
+    Ok(())
 }
 
 async fn get(
@@ -176,7 +219,9 @@ async fn get(
     PathParam(id): PathParam<KeyId>,
 ) -> ApiResult<Json<KeyView>> {
     let key = keys::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    Ok(Json(key.into()))
+    let mut key = KeyView::from(key);
+    add_sources(&app, caller.org.id, std::slice::from_mut(&mut key)).await?;
+    Ok(Json(key))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -186,6 +231,17 @@ struct KeyChange {
     /// Null removes the key from its application.
     #[serde(default, deserialize_with = "double_option")]
     app_id: Option<Option<AppId>>,
+    /// Null: no class.
+    #[serde(default, deserialize_with = "double_option")]
+    class: Option<Option<String>>,
+    /// Null: its calls do not wait.
+    #[serde(default, deserialize_with = "double_option")]
+    #[schemars(range(min = 0, max = 30_000))]
+    wait_ms: Option<Option<i64>>,
+    /// Null: 9.
+    #[serde(default, deserialize_with = "double_option")]
+    #[schemars(range(min = 0, max = 9))]
+    max_priority: Option<Option<i64>>,
 }
 
 async fn update(
@@ -210,6 +266,8 @@ async fn update(
         check_may_leave_app(&mut tx, &manager, &key, app_id).await?;
         key.app_id = app_id;
     }
+    queueing::Change { class: change.class, wait_ms: change.wait_ms, max_priority: change.max_priority }
+        .apply(&manager.identity, &mut key)?;
     key.name = change.name.unwrap_or(key.name);
     key.scopes = scopes.unwrap_or(key.scopes);
     key.role = key.role.min(manager.identity.role);
@@ -217,7 +275,9 @@ async fn update(
     tx.record(app.entry().named(&key.name).changed(&before, &KeyView::from(key.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
-    Ok(Json(key.into()))
+    let mut key = KeyView::from(key);
+    add_sources(&app, org, std::slice::from_mut(&mut key)).await?;
+    Ok(Json(key))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -243,73 +303,6 @@ async fn revoke(
     let pending = invalidation::record(&mut tx, Invalidation::Key(hash)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
     Ok(Json(Revoked { revoked: true }))
-}
-
-#[derive(Deserialize, JsonSchema, Default)]
-struct RotateRequest {
-    /// Hours that the old key stays valid, 0 to 720. Default: 24.
-    #[schemars(range(min = 0, max = 720))]
-    overlap_hours: Option<i64>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Rotated {
-    key: KeyBrief,
-    raw_key: String,
-    overlap_hours: i64,
-    message: String,
-}
-
-async fn rotate(
-    app: Audited,
-    manager: KeyManager,
-    PathParam(id): PathParam<KeyId>,
-    OptionalBody(request): OptionalBody<RotateRequest>,
-) -> ApiResult<Created<Rotated>> {
-    let overlap_hours = request.overlap_hours.unwrap_or(DEFAULT_OVERLAP_HOURS);
-    if !(0..=MAX_OVERLAP_HOURS).contains(&overlap_hours) {
-        return Err(Problem::field("overlap_hours", format!("must be between 0 and {MAX_OVERLAP_HOURS}")));
-    }
-    let org = manager.identity.org.id;
-    let mut tx = app.services.db.begin().await?;
-    // Without an overlap the number of valid keys stays the same.
-    if overlap_hours > 0 {
-        quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
-        if let Some(bounds) = Bounds::of(&manager.identity)? {
-            bounds.check_overlap(&mut tx, &manager.identity, app.services.clock.now()).await?;
-        }
-    }
-    let (mut old, hash) = find_managed(&mut tx, &manager, id).await?;
-    // Read after the row is locked: a concurrent rotation may have expired the key while this one waited.
-    let now = app.services.clock.now();
-    if !old.is_valid(now) {
-        return Err(Problem::conflict("a revoked or expired key cannot be rotated; create a new one"));
-    }
-    let mut new = generate(&app, org, old.name.clone(), old.app_id, old.created_by.clone())?;
-    (new.key.scopes, new.key.role) = (old.scopes.clone(), old.role.min(manager.identity.role));
-    let end = now.plus(overlap_hours * HOUR);
-    old.expires_at = Some(old.expires_at.map_or(end, |earlier| earlier.min(end)));
-    keys::update(&mut tx, &old).await?;
-    keys::insert(&mut tx, &new.key, new.hash).await?;
-    let has_budget = store_budgets::add_rotated_key(&mut tx, old.id, new.key.id).await?;
-    let successor = json!({"new_key_id": new.key.id, "overlap_hours": overlap_hours});
-    tx.record(app.entry().named(&old.name).created(&successor));
-    let event = Event::KeyRotate { key_id: old.id, new_key_id: new.key.id, overlap_hours };
-    events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
-    let mut pending = Vec::new();
-    for changed in [hash, new.hash] {
-        pending.push(invalidation::record(&mut tx, Invalidation::Key(changed)).await?);
-    }
-    if has_budget {
-        pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
-    }
-    invalidation::commit(tx, pending, &app.cluster).await?;
-    Ok(Created(Rotated {
-        key: (&new.key).into(),
-        raw_key: new.raw,
-        overlap_hours,
-        message: format!("store the new key now; the old one stays valid for {overlap_hours} hours"),
-    }))
 }
 
 /// A key that is not stored yet, with the raw key that is returned once.
@@ -339,6 +332,9 @@ pub(super) fn generate(
         key_prefix: key_prefix(&raw),
         scopes: Scopes::all(),
         role: Role::Admin,
+        class: None,
+        wait_ms: None,
+        max_priority: None,
         created_by,
         created_at: app.services.clock.now(),
         expires_at: None,

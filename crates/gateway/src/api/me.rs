@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::caller::{AppState, RowReader};
 use super::extract::{PagedQuery, QueryParams};
-use super::logs::{LogList, LogParams, wait_for_rows};
+use super::logs::{LogList, LogParams, page_of_rows};
 use super::openapi::Area;
-use super::page;
 use super::response::Json;
 use super::usage::{DEFAULT_DAYS, Sums, range};
 use crate::app::App;
@@ -107,14 +106,9 @@ async fn own_logs(
     caller: RowReader,
     PagedQuery { page, filter: params }: PagedQuery<LogParams>,
 ) -> ApiResult<Json<LogList>> {
-    let page = page.numeric_page()?;
-    let org = caller.org.id;
     let Own { key, rows } = own(&app, &caller).await?;
     let access = key.map_or(RowAccess::All, RowAccess::Own);
     let mut filter = params.filter(access)?;
     filter.own = rows;
-    wait_for_rows(&app, org, &filter).await;
-    let found = logs::list(&*app.query_logs(org).await?, org, &filter, &page).await?;
-    let (logs, next_cursor) = page::into_views(found);
-    Ok(Json(LogList { logs, next_cursor }))
+    Ok(Json(page_of_rows(&app, caller.org.id, &params, &filter, &page).await?))
 }

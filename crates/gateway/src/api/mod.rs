@@ -18,6 +18,7 @@ pub mod extract;
 mod import;
 mod invites;
 mod keys;
+mod limits;
 mod logs;
 mod me;
 mod members;
@@ -30,6 +31,7 @@ pub mod page;
 mod playground;
 mod prompts;
 mod providers;
+mod query;
 mod response;
 mod sessions;
 mod skills;
@@ -61,6 +63,7 @@ pub fn areas() -> Vec<Area> {
         teams::area(),
         apps::area(),
         budgets::area(),
+        limits::area(),
         providers::area(),
         models::area(),
         import::area(),

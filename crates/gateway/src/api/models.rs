@@ -26,6 +26,7 @@ use super::usage::PauseView;
 use crate::app::App;
 use crate::auth::CachedOrg;
 use crate::cluster::invalidation::{self, Invalidation};
+use crate::models;
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
 
@@ -217,6 +218,7 @@ async fn create(
     store::insert(&mut tx, caller.org.id, &model)
         .await
         .map_err(Problem::on_duplicate("a model with this name already exists; change it with PUT"))?;
+    models::check_total(&mut tx, caller.org.id).await?;
     let view = ModelView::try_from(model)?;
     tx.record(app.entry().target(view.id, &view.name).created(&view));
     let pending = invalidation::record(&mut tx, Invalidation::Org(caller.org.id)).await?;
@@ -246,6 +248,7 @@ async fn update(
         ..before.clone()
     };
     store::insert_version(&mut tx, &model).await?;
+    models::check_total(&mut tx, org).await?;
     prompt_cache_pauses::delete(&mut tx, org, Some(&model.name)).await?;
     let view = ModelView::try_from(model)?;
     let entry = app.entry().target(view.id, &view.name);

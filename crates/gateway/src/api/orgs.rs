@@ -2,7 +2,9 @@
 
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
-use gateway_core::accounts::{Affinity, AuditReads, OrgSettings, SelfServiceKeys, check_name, check_slug};
+use gateway_core::accounts::{
+    Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, check_name, check_slug,
+};
 use gateway_core::audit::Chain;
 use gateway_core::budget::limit_units;
 use gateway_core::ids::{OrgId, UserId};
@@ -148,6 +150,7 @@ struct SettingsChange {
     /// Null: members make keys up to their own rights.
     #[serde(default, deserialize_with = "double_option")]
     self_service_keys: Option<Option<SelfServiceKeys>>,
+    limit_headers: Option<LimitHeaders>,
 }
 
 async fn update(
@@ -245,6 +248,7 @@ fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange)
             .map_err(|(field, why)| Problem::field(&format!("settings.prompt_cache.{field}"), why))?;
         settings.prompt_cache = setting;
     }
+    settings.limit_headers = change.limit_headers.unwrap_or(settings.limit_headers);
     settings.affinity = change.affinity.unwrap_or(settings.affinity);
     if let Some(bounds) = &change.self_service_keys {
         check_self_service_keys(bounds.as_ref())?;

@@ -5,7 +5,7 @@ use gateway_core::log_view::LogView;
 use gateway_core::logs::LogRow;
 use gateway_core::time::Timestamp;
 use gateway_core::totals::{is_cache_hit, is_error};
-use gateway_store::logs::{self, LogFilter, Session, SessionFilter};
+use gateway_store::logs::{self, LogFilter, LogSearch, Session, SessionFilter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use super::caller::{AppState, Caller, Viewer};
 use super::extract::{PagedQuery, PathParam, text_path_param};
 use super::openapi::Area;
 use super::page;
+use super::query;
 use super::response::Json;
 use crate::app::App;
 use crate::auth::Identity;
@@ -75,12 +76,20 @@ struct SessionParams {
     from: Option<Timestamp>,
     /// Only sessions that started before this time.
     to: Option<Timestamp>,
+    /// Only sessions with a request that matches this query, as in `GET /logs`.
+    query: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct SessionList {
     sessions: Vec<SessionView>,
     next_cursor: Option<String>,
+    /// With `query`: not all sessions were looked at, only those that began since `scanned_to`. `next_cursor` goes on
+    /// there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partial: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scanned_to: Option<Timestamp>,
 }
 
 async fn list(
@@ -89,12 +98,21 @@ async fn list(
     PagedQuery { page, filter: params }: PagedQuery<SessionParams>,
 ) -> ApiResult<Json<SessionList>> {
     let page = page.numeric_page()?;
-    let SessionParams { user, provider, from, to } = params;
+    let SessionParams { user, provider, from, to, query } = params;
+    let query = query::parse(&app, caller.org.id, query.as_deref()).await?;
     let filter = SessionFilter { user, provider, from, to, made_by: caller.row_access().restrict(None) };
     let stored = app.query_logs(caller.org.id).await?;
-    let found = logs::list_sessions(&stored, caller.org.id, &filter, &page).await?;
+    let (found, partial, scanned_to) = match query {
+        None => (logs::list_sessions(&stored, caller.org.id, &filter, &page).await?, None, None),
+        Some(query) => {
+            let search = LogSearch { query, ..LogSearch::default() };
+            let (found, scanned_to) =
+                logs::list_sessions_matching(&stored, caller.org.id, &search, &filter, &page).await?;
+            (found, Some(scanned_to.is_some()), scanned_to)
+        }
+    };
     let (sessions, next_cursor) = page::into_views(found);
-    Ok(Json(SessionList { sessions, next_cursor }))
+    Ok(Json(SessionList { sessions, next_cursor, partial, scanned_to }))
 }
 
 #[derive(Serialize, JsonSchema)]

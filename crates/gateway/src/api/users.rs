@@ -7,6 +7,7 @@ use gateway_store::names::{NamedResource, names_by_id};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::budgets::{self, BudgetView};
 use super::caller::{AppState, Caller, Viewer};
 use super::extract::{PathParam, text_path_param};
 use super::openapi::Area;
@@ -41,6 +42,9 @@ struct UserSummary {
     top_models: Vec<ModelShare>,
     first_seen_at: Option<Timestamp>,
     last_seen_at: Option<Timestamp>,
+    /// The budgets that hold for the user, with what the user has spent in the current period. Empty for callers who
+    /// read only their own rows.
+    budgets: Vec<BudgetView>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -79,6 +83,7 @@ async fn summary(
     }
     models.sort_by_key(|usage| std::cmp::Reverse((usage.totals.cost, usage.totals.requests)));
     models.truncate(TOP_MODELS);
+    let budgets = if own_key.is_none() { budgets::of_user(&app, org, &user).await? } else { Vec::new() };
     Ok(Json(UserSummary {
         user,
         requests: all.requests,
@@ -96,5 +101,6 @@ async fn summary(
             .collect(),
         first_seen_at: seen.map(|(first, _)| first),
         last_seen_at: seen.map(|(_, last)| last),
+        budgets,
     }))
 }

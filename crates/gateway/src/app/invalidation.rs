@@ -26,6 +26,7 @@ impl InvalidationHandler for App {
             }
             Invalidation::Prompt { org, namespace, slug } => prompts.invalidate(*org, namespace, slug),
             Invalidation::BudgetLeases(org) => self.proxy.budgets.recall(*org),
+            Invalidation::UserBudgetLeases { org, user } => self.proxy.budgets.recall_user(*org, user),
             Invalidation::LiveEvals => self.jobs.live_evals.invalidate(),
             Invalidation::Exports => {
                 self.jobs.export_changes.send_replace(());

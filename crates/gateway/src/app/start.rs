@@ -36,6 +36,7 @@ use crate::egress::Egress;
 use crate::health::HealthCache;
 use crate::ids::Ids;
 use crate::jobs::{self, JobServices};
+use crate::limits::Limits;
 use crate::log::quotas::LogQuotas;
 use crate::log::spool::Spool;
 use crate::log::writer::LogWriter;
@@ -142,6 +143,7 @@ fn proxy_state(
     let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes)
         .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
     let budgets = Budgets::new(Arc::clone(services), cluster.clone());
+    let limits = Limits::new(Arc::clone(services), cluster.clone(), redis.clone());
     let operator = OperatorTargets::new(&config.providers);
     let providers = Arc::clone(&operator.with_credentials);
     let tokens = Tokens::new(&config.token_secret).accepting(&config.token_secrets_accepted);
@@ -150,12 +152,13 @@ fn proxy_state(
         Arc::clone(services),
         Arc::clone(&tokens),
         Arc::clone(rate_limiter),
-        budgets.clone(),
+        (budgets.clone(), limits.clone()),
         operator,
     );
     let access = Arc::new(access);
     Ok(ProxyState {
         budgets,
+        limits,
         providers,
         worker: Worker { lane: config.workers, clients: Clients::new() },
         prices: load_prices(config.prices_file.as_deref())?,
@@ -193,6 +196,8 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));
     tasks.spawn_low_priority(log_maintenance);
     tasks.spawn(app.proxy.budgets.clone().run());
+    tasks.spawn(app.proxy.limits.clone().run());
+    tasks.spawn(app.proxy.budgets.clone().run_users());
     if app.proxy.redis.is_some() {
         tasks.spawn(maintain_redis(Arc::clone(app)));
     }

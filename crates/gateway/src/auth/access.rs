@@ -20,6 +20,7 @@ use super::cached::{CachedKey, CachedOrg, CachedSession, EvictedUses};
 use super::tokens::{Claims, Tokens};
 use super::{Denied, Identity, KEY_HEADER, Principal, RowAccess};
 use crate::budgets::Budgets;
+use crate::limits::Limits;
 use crate::loading_cache::LoadingCache;
 use crate::models::OrgModels;
 use crate::problem::{ApiResult, Problem};
@@ -38,6 +39,7 @@ pub struct Access {
     tokens: Arc<Tokens>,
     rate_limiter: Arc<RateLimiter>,
     budgets: Budgets,
+    limits: Limits,
     operator: OperatorTargets,
     keys: LoadingCache<KeyHash, CachedKey>,
     /// Keys that the database does not have, each with the end of its entry.
@@ -55,7 +57,7 @@ impl Access {
         services: Arc<Services>,
         tokens: Arc<Tokens>,
         rate_limiter: Arc<RateLimiter>,
-        budgets: Budgets,
+        (budgets, limits): (Budgets, Limits),
         operator: OperatorTargets,
     ) -> Self {
         Self {
@@ -63,6 +65,7 @@ impl Access {
             tokens,
             rate_limiter,
             budgets,
+            limits,
             operator,
             keys: LoadingCache::default(),
             unknown_keys: LoadingCache::with_capacity(MAX_UNKNOWN_KEYS_PER_SHARD),
@@ -351,6 +354,7 @@ impl Access {
                 let prompt_cache_pauses = pauses.map(|pause| (pause.key_id, pause.model)).collect();
                 let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;
+                let limits = self.limits.load(db, id).await?;
                 let memory = self.services.memory.account(id);
                 Ok(Some(CachedOrg {
                     id,
@@ -363,6 +367,7 @@ impl Access {
                     prompt_cache_pauses,
                     cache_purges,
                     budgets,
+                    limits,
                     memory,
                 }))
             })

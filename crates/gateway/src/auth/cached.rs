@@ -13,6 +13,7 @@ use gateway_store::cache_purges::CachePurges;
 use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
+use crate::limits::OrgLimits;
 use crate::memory::MemoryAccount;
 use crate::models::OrgModels;
 use crate::rate_limits::WindowCounter;
@@ -32,6 +33,8 @@ pub struct CachedOrg {
     pub(super) cache_purges: CachePurges,
     /// `None` if the organization has no budgets.
     pub budgets: Option<Arc<OrgBudgets>>,
+    /// `None` if no limit is enabled.
+    pub limits: Option<Arc<OrgLimits>>,
     /// What its requests hold of bodies.
     pub memory: Arc<MemoryAccount>,
 }
@@ -49,6 +52,12 @@ pub struct CachedKey {
     pub team_id: Option<TeamId>,
     pub scopes: Scopes,
     pub role: Role,
+    /// The class whose reserved share of limits it may use.
+    pub class: Option<Arc<str>>,
+    /// How long its calls wait for their limits if they do not say it.
+    pub wait_ms: Option<u32>,
+    /// The highest priority that its calls may ask for.
+    pub max_priority: Option<u8>,
     pub expires_at: Option<Timestamp>,
     pub(super) counter: Arc<WindowCounter>,
     /// The time of the last use that is not recorded yet, in milliseconds; 0 if there is none.
@@ -68,6 +77,9 @@ impl CachedKey {
             team_id: access.team_id,
             scopes: access.key.scopes,
             role: access.key.role,
+            class: access.key.class.map(Arc::from),
+            wait_ms: access.key.wait_ms.and_then(|wait| u32::try_from(wait).ok()),
+            max_priority: access.key.max_priority.and_then(|priority| u8::try_from(priority).ok()),
             expires_at: access.key.expires_at,
             counter,
             last_used: 0.into(),

@@ -93,6 +93,14 @@ impl Identity {
         }
     }
 
+    /// The class of the caller's key.
+    pub fn key_class(&self) -> Option<&str> {
+        match &self.principal {
+            Principal::Key(key) => key.class.as_deref(),
+            Principal::User { .. } | Principal::Org => None,
+        }
+    }
+
     /// The id of the actor in events and records.
     pub fn actor(&self) -> String {
         match &self.principal {

@@ -13,29 +13,40 @@
 //! nodes need no such care, because they are in no ledger of this node.
 //!
 //! On PostgreSQL several nodes spend from the same budgets. Each node leases what it may have outstanding (`leases`).
+//!
+//! Each end user that a budget holds for has a ledger too (`users`). A call reserves in the ledger of its organization
+//! and in that of its user, or in none.
 
 mod alerts;
 mod leases;
 mod org;
 mod reader;
+mod shared_ledger;
+mod user_upkeep;
+mod users;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use gateway_core::budget::ledger::{Sharing, SpendRow};
-use gateway_core::budget::{Charge, Spender};
+use gateway_core::budget::{Amount, Budget, Charge, EVERY_USER, Scope, Spender, spending_user};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogRow, LogSource};
 use gateway_core::totals::cost_units;
 use gateway_store::db::Dialect;
-use gateway_store::{StoreError, budgets as store};
-use tokio::sync::{Notify, Semaphore};
+use gateway_store::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits};
+use gateway_store::{StoreError, budgets as store, user_budgets};
+use tokio::sync::Notify;
 
 pub use gateway_core::budget::ledger::BudgetExceeded;
-pub use org::{OrgBudgets, Reservation};
+pub use org::OrgBudgets;
+pub use shared_ledger::Reservation;
 
+use crate::problem::Problem;
 use crate::services::Services;
+use shared_ledger::SharedLedger;
+use users::UserLedgers;
 
 const TICK: Duration = Duration::from_secs(1);
 /// On PostgreSQL, how often spending is read for organizations with recent calls, and for the others.
@@ -46,7 +57,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A read is due when it would remove this many rows from memory.
 const MAX_STORED_ROWS: usize = 256;
 /// Lease requests that run at the same time. Each uses two connections of the pool.
-const LEASE_CONCURRENCY: usize = 3;
+const LEASES: SlotLimits = SlotLimits { slots: 3, per_org: 2, waiting_per_org: 10_000 };
+/// The same for the budgets of users.
+const USER_LEASES: SlotLimits = SlotLimits { slots: 3, per_org: 2, waiting_per_org: 1_000 };
 
 /// What leases have to know about the cluster.
 pub trait Peers: Send + Sync {
@@ -65,36 +78,49 @@ struct Inner {
     tracked: RwLock<Tracked>,
     /// Wakes the background task: a limit was reached, or a lease has to be recorded.
     wake: Arc<Notify>,
-    lease_slots: Semaphore,
+    lease_slots: Arc<FairSlots>,
+    user_lease_slots: Arc<FairSlots>,
 }
 
-#[derive(Default)]
 struct Tracked {
     orgs: HashMap<OrgId, Arc<OrgBudgets>>,
+    users: Arc<UserLedgers>,
     /// The batch of log rows that is being written, for ledgers that are created during the write.
     writing: Option<Arc<Vec<LogRow>>>,
 }
 
 impl Budgets {
     pub fn new(services: Arc<Services>, peers: Arc<dyn Peers>) -> Self {
+        let users = Arc::new(UserLedgers::new(sharing(&services)));
         Self(Arc::new(Inner {
             services,
             peers,
-            tracked: RwLock::default(),
+            tracked: RwLock::new(Tracked { orgs: HashMap::new(), users, writing: None }),
             wake: Arc::default(),
-            lease_slots: Semaphore::new(LEASE_CONCURRENCY),
+            lease_slots: FairSlots::new(LEASES),
+            user_lease_slots: FairSlots::new(USER_LEASES),
         }))
     }
 
-    /// Reserves the highest possible charge of a call in every budget that covers the spender, or in none. Returns
-    /// `None` if no budget does.
+    /// Reserves the highest possible charge of a call in every budget that covers the spender and its user, or in none.
+    /// Returns `None` if no budget does.
     pub async fn reserve(
         &self,
         org: &Arc<OrgBudgets>,
         spender: Spender,
+        user: Option<&str>,
         charge: Charge,
-    ) -> Result<Option<Reservation>, Box<BudgetExceeded>> {
-        leases::reserve(self, org, spender, charge).await
+    ) -> Result<Option<Reservation>, Refused> {
+        let of_org = leases::reserve(self, &org.ledger, spender, charge).await?;
+        let of_user = match user {
+            Some(user) => self.user_ledger(org, user).await?,
+            None => None,
+        };
+        let of_user = match of_user {
+            Some(ledger) => leases::reserve(self, &ledger, spender, charge).await?,
+            None => None,
+        };
+        Ok(Reservation::new(of_org, of_user))
     }
 
     /// Reads the organization's budgets and spending from the store. Returns `None` if it has no budgets.
@@ -103,24 +129,54 @@ impl Budgets {
         if known.is_none() && !store::exist(&self.0.services.db, id).await? {
             return Ok(None);
         }
-        let reads = known.map_or(0, |known| known.ledger().reads_begun());
+        let reads = known.map_or(0, |known| known.ledger.lock().reads_begun());
         let org = self.entry(id);
-        let guard = org.read_lock.lock().await;
+        let guard = org.ledger.read_lock.lock().await;
         // Concurrent callers share one read.
-        let is_current = org.ledger().was_read_after(reads);
+        let is_current = org.ledger.lock().was_read_after(reads);
         if !is_current {
-            reader::reload(&self.0.services, &org).await?;
+            reader::reload(&self.0.services, &org.ledger).await?;
         }
+        org.set_user_budgets(user_budgets::list_all(&self.0.services.db, id).await?);
         drop(guard);
-        let is_empty = org.ledger().is_empty();
-        Ok((!is_empty).then_some(org))
+        Ok((!org.is_empty()).then_some(org))
+    }
+
+    /// What was spent in the current period of a budget. None for a default of all users, who spend each for
+    /// themselves.
+    pub async fn spent(&self, org: &OrgBudgets, budget: &Budget) -> Result<Option<Amount>, Unread> {
+        let now = self.0.services.clock.now();
+        let amount = |ledger: &SharedLedger| ledger.spent(budget.id, now).map_or(0, |(_, spent)| spent);
+        match &budget.scope {
+            Scope::User(user) if &**user == EVERY_USER => Ok(None),
+            Scope::User(user) => {
+                Ok(Some(self.user_ledger(org, user).await?.map_or(0, |ledger| amount(&ledger))))
+            }
+            Scope::Org(_) | Scope::Team(_) | Scope::App(_) | Scope::Key(_) => Ok(Some(amount(&org.ledger))),
+        }
+    }
+
+    /// The budgets that hold for a user, each with what the user has spent in its current period.
+    pub async fn of_user(&self, org: &OrgBudgets, user: &str) -> Result<Vec<(Budget, Amount)>, Unread> {
+        let now = self.0.services.clock.now();
+        let Some(ledger) = self.user_ledger(org, user).await? else { return Ok(Vec::new()) };
+        let budgets = org.user_rules().budgets.of(&spending_user(user).into());
+        let spent = |budget: Budget| ledger.spent(budget.id, now).unwrap_or((budget, 0));
+        Ok(budgets.into_iter().map(spent).collect())
     }
 
     /// Another node needs the unused part of this node's leases.
     pub fn recall(&self, org: OrgId) {
         if let Some(org) = self.find(org) {
-            org.ledger().recall();
+            org.ledger.lock().recall();
             self.0.wake.notify_one();
+        }
+    }
+
+    /// The same for the budgets of one user. They are recorded with the next tick.
+    pub fn recall_user(&self, org: OrgId, user: &str) {
+        if let Some(ledger) = self.users().find(org, user) {
+            ledger.lock().recall();
         }
     }
 
@@ -130,9 +186,14 @@ impl Budgets {
         tracked.writing = Some(Arc::clone(rows));
         for (org, row) in rows.iter().filter_map(spend_row) {
             if let Some(org) = tracked.orgs.get(&org) {
-                org.ledger().write_started(&row);
+                org.ledger.lock().write_started(&row);
             }
         }
+        tracked.users.for_each(rows, |ledger, row| {
+            if let Some((_, row)) = spend_row(row) {
+                ledger.lock().write_started(&row);
+            }
+        });
     }
 
     /// The log writer has stored these rows; `new` are the ids that were not in the store before. Must not be called on
@@ -144,9 +205,14 @@ impl Budgets {
         tracked.writing = None;
         for (org, row) in rows.iter().filter_map(spend_row) {
             if let Some(org) = tracked.orgs.get(&org) {
-                org.stored(&row, new.contains(&row.id), now);
+                org.ledger.stored(&row, new.contains(&row.id), now);
             }
         }
+        tracked.users.for_each(rows, |ledger, row| {
+            if let Some((_, row)) = spend_row(row) {
+                ledger.stored(&row, new.contains(&row.id), now);
+            }
+        });
     }
 
     /// Sends alerts, records leases and reads spending again, until the service has drained.
@@ -174,17 +240,23 @@ impl Budgets {
     }
 
     async fn maintain(&self, org: &OrgBudgets) {
-        if let Err(error) = alerts::send(&self.0.services, org).await {
+        if let Err(error) = alerts::send(&self.0.services, &[&org.ledger]).await {
             tracing::debug!(%error, "cannot record a budget alert; it is retried");
         }
-        if let Err(error) = leases::record_changes(self, org).await {
+        if let Err(error) = leases::record_changes(self, &org.ledger).await {
             tracing::debug!(%error, "cannot record a budget lease; it is retried");
         }
         if self.is_read_due(org)
-            && let Err(error) = self.load(org.id()).await
+            && let Err(error) = self.read_again(org).await
         {
             tracing::debug!(%error, "cannot read spending; it is retried");
         }
+    }
+
+    /// The budgets of users are not read again: each change of them is announced.
+    async fn read_again(&self, org: &OrgBudgets) -> Result<(), StoreError> {
+        let _guard = org.ledger.read_lock.lock().await;
+        reader::reload(&self.0.services, &org.ledger).await
     }
 
     async fn load_all(&self) -> Result<(), StoreError> {
@@ -196,7 +268,7 @@ impl Budgets {
 
     fn is_read_due(&self, org: &OrgBudgets) -> bool {
         let now = self.0.services.clock.now();
-        let ledger = org.ledger();
+        let ledger = org.ledger.lock();
         let interval =
             if ledger.idle_for(now) < IDLE_TIMEOUT { BUSY_READ_INTERVAL } else { IDLE_READ_INTERVAL };
         ledger.is_stale()
@@ -205,10 +277,17 @@ impl Budgets {
     }
 
     fn sharing(&self) -> Sharing {
-        match self.0.services.logs.dialect() {
-            Dialect::Sqlite => Sharing::SingleNode,
-            Dialect::Postgres => Sharing::Leased,
-        }
+        sharing(&self.0.services)
+    }
+
+    /// A slot for a lease request. Organizations take turns, and users do not delay organizations.
+    async fn lease_slot(&self, ledger: &SharedLedger) -> Result<Slot, Overloaded> {
+        let slots = if ledger.user().is_some() { &self.0.user_lease_slots } else { &self.0.lease_slots };
+        slots.acquire(ledger.org(), None).await
+    }
+
+    fn users(&self) -> Arc<UserLedgers> {
+        Arc::clone(&self.read().users)
     }
 
     fn find(&self, org: OrgId) -> Option<Arc<OrgBudgets>> {
@@ -228,7 +307,7 @@ impl Budgets {
         let org = Arc::new(OrgBudgets::new(id, Arc::clone(&self.0.wake), self.sharing()));
         for (owner, row) in tracked.writing.iter().flat_map(|rows| rows.iter()).filter_map(spend_row) {
             if owner == id {
-                org.ledger().write_started(&row);
+                org.ledger.lock().write_started(&row);
             }
         }
         tracked.orgs.insert(id, Arc::clone(&org));
@@ -237,7 +316,7 @@ impl Budgets {
 
     /// Removes ledgers without budgets that are not in use.
     fn prune(&self) {
-        self.write().orgs.retain(|_, org| Arc::strong_count(org) > 1 || !org.ledger().is_empty());
+        self.write().orgs.retain(|_, org| Arc::strong_count(org) > 1 || !org.is_empty());
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Tracked> {
@@ -246,6 +325,52 @@ impl Budgets {
 
     fn write(&self) -> RwLockWriteGuard<'_, Tracked> {
         self.0.tracked.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sharing(services: &Services) -> Sharing {
+    match services.logs.dialect() {
+        Dialect::Sqlite => Sharing::SingleNode,
+        Dialect::Postgres => Sharing::Leased,
+    }
+}
+
+/// Why nothing was reserved for a call.
+#[derive(Debug)]
+pub enum Refused {
+    Exceeded(Box<BudgetExceeded>),
+    Unread(Unread),
+}
+
+/// Why the spending of a user is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// The store cannot be read.
+    Unavailable,
+    /// Too many users of the organization have calls that are not stored yet.
+    TooManyUsers,
+}
+
+impl From<Unread> for Refused {
+    fn from(unread: Unread) -> Self {
+        Self::Unread(unread)
+    }
+}
+
+impl From<Unread> for Problem {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Unavailable => Self::unavailable(),
+            Unread::TooManyUsers => Self::overloaded(
+                "too many end users of the organization have calls at the same time; try again shortly",
+            ),
+        }
+    }
+}
+
+impl From<Box<BudgetExceeded>> for Refused {
+    fn from(exceeded: Box<BudgetExceeded>) -> Self {
+        Self::Exceeded(exceeded)
     }
 }
 

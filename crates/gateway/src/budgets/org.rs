@@ -1,115 +1,52 @@
-//! One organization's ledger behind a lock, and the reservations made in it.
+//! One organization's budgets: its ledger, and the rules for the ledgers of its users.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use gateway_core::budget::ledger::{
-    BudgetExceeded, Denied, Ledger, Reading, ReservedAmount, Sharing, SpendRow,
-};
-use gateway_core::budget::{Amount, Budget, Charge, Spender};
-use gateway_core::ids::{BudgetId, OrgId};
-use gateway_core::time::Timestamp;
+use gateway_core::budget::ledger::Sharing;
+use gateway_core::budget::{Budget, UserBudgets};
+use gateway_core::ids::OrgId;
 use tokio::sync::Notify;
 
+use super::shared_ledger::SharedLedger;
+
 pub struct OrgBudgets {
-    org: OrgId,
-    ledger: Mutex<Ledger>,
-    /// Held by tasks of the main runtime while they read the store or change leases of this organization.
-    pub(super) read_lock: tokio::sync::Mutex<()>,
-    wake: Arc<Notify>,
+    /// Of all budgets but those of users.
+    pub(super) ledger: Arc<SharedLedger>,
+    users: RwLock<Arc<UserRules>>,
 }
 
-/// The highest possible cost of a call, reserved until the call has ended. Released on drop.
-pub struct Reservation {
-    org: Arc<OrgBudgets>,
-    reserved: ReservedAmount,
+/// The budgets of an organization's users, as of one read.
+#[derive(Default)]
+pub struct UserRules {
+    /// A ledger that was read with another revision has to be read again. 0 is none.
+    pub revision: u64,
+    pub budgets: UserBudgets,
 }
 
 impl OrgBudgets {
     pub fn new(org: OrgId, wake: Arc<Notify>, sharing: Sharing) -> Self {
-        Self { org, ledger: Mutex::new(Ledger::new(sharing)), read_lock: tokio::sync::Mutex::default(), wake }
+        Self { ledger: Arc::new(SharedLedger::of_org(org, wake, sharing)), users: RwLock::default() }
     }
 
     pub fn id(&self) -> OrgId {
-        self.org
+        self.ledger.org()
     }
 
-    /// The budget's limits and what was spent in its current period.
-    pub fn spent(&self, id: BudgetId, now: Timestamp) -> Option<(Budget, Amount)> {
-        self.ledger().spent(id, now)
+    /// No budget applies to the organization or its users.
+    pub fn is_empty(&self) -> bool {
+        self.ledger.is_empty() && self.user_rules().budgets.is_empty()
     }
 
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn user_rules(&self) -> Arc<UserRules> {
+        Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn reserve(
-        self: &Arc<Self>,
-        spender: Spender,
-        charge: Charge,
-        now: Timestamp,
-    ) -> Result<Option<Reservation>, Denied> {
-        let reserved = self.ledger().reserve(spender, charge, now)?;
-        Ok(self.guard(reserved))
-    }
-
-    /// The store is unreachable: reserves from this node's equal part of what was left.
-    pub(super) fn reserve_offline(
-        self: &Arc<Self>,
-        spender: Spender,
-        charge: Charge,
-        nodes: u64,
-        now: Timestamp,
-    ) -> Result<Option<Reservation>, Box<BudgetExceeded>> {
-        let mut ledger = self.ledger();
-        ledger.enter_offline_mode(nodes);
-        let reserved = ledger.reserve_offline(spender, charge, nodes, now)?;
-        drop(ledger);
-        Ok(self.guard(reserved))
-    }
-
-    pub(super) fn stored(&self, row: &SpendRow, is_new: bool, now: Timestamp) {
-        let mut ledger = self.ledger();
-        ledger.stored(row, is_new, now);
-        self.wake_if_needed(&ledger, now);
-    }
-
-    pub(super) fn reload(&self, reading: Reading, now: Timestamp) {
-        let mut ledger = self.ledger();
-        ledger.reload(reading, now);
-        self.wake_if_needed(&ledger, now);
-    }
-
-    fn guard(self: &Arc<Self>, reserved: Option<ReservedAmount>) -> Option<Reservation> {
-        reserved.map(|reserved| Reservation { org: Arc::clone(self), reserved })
-    }
-
-    fn wake_if_needed(&self, ledger: &Ledger, now: Timestamp) {
-        if ledger.has_pending_alerts() || ledger.has_lease_changes(now) {
-            self.wake.notify_one();
-        }
-    }
-}
-
-impl Reservation {
-    /// The call has ended with this log row and charge.
-    pub fn commit(&mut self, row: i64, charge: Charge, now: Timestamp) {
-        let mut ledger = self.org.ledger();
-        ledger.commit(&mut self.reserved, row, charge, now);
-        if ledger.has_pending_alerts() {
-            self.org.wake.notify_one();
-        }
-    }
-
-    /// The least that any hard limit leaves.
-    pub fn remaining(&self) -> Option<Amount> {
-        self.org.ledger().remaining(self.reserved.spender)
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if !self.reserved.is_released() {
-            self.org.ledger().release(&mut self.reserved);
+    /// The budgets of users were read. Ledgers of users are read again if any of them has changed.
+    pub(super) fn set_user_budgets(&self, budgets: Vec<Budget>) {
+        let budgets = UserBudgets::new(budgets);
+        let mut rules = self.users.write().unwrap_or_else(PoisonError::into_inner);
+        if rules.revision == 0 || rules.budgets != budgets {
+            *rules = Arc::new(UserRules { revision: rules.revision + 1, budgets });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use gateway_store::cluster::{budget_leases, invalidations, node_ids};
+use gateway_store::cluster::{budget_leases, invalidations, limit_permits, limit_slices, node_ids};
 use gateway_store::db::Dialect;
 use gateway_store::{Db, StoreError};
 use tokio::sync::Notify;
@@ -142,14 +142,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes invalidations that every node has read, and leases of nodes that have stopped.
+    /// Removes invalidations that every node has read, leases of nodes that have stopped, and buckets that are full.
     async fn sweep(&self) {
         let db = &self.services.db;
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             let swept = async {
                 invalidations::sweep(db).await?;
-                budget_leases::sweep(db).await
+                budget_leases::sweep(db).await?;
+                limit_slices::sweep(db).await?;
+                limit_permits::sweep(db).await
             };
             if let Err(error) = swept.await {
                 tracing::debug!(%error, "cannot remove old cluster state; retrying later");

@@ -20,6 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use crate::problem::{ApiResult, Problem};
 use docs::Docs;
 use files::StaticFile;
+pub use negotiation::{Encoding, preferred_encoding};
 use page::Page;
 
 /// The path of the console.

@@ -38,6 +38,13 @@ pub fn preferred<'a>(
     headers: &HeaderMap,
     variants: &'a [(Encoding, Bytes)],
 ) -> Option<&'a (Encoding, Bytes)> {
+    let encodings: Vec<Encoding> = variants.iter().map(|variant| variant.0).collect();
+    let chosen = preferred_encoding(headers, &encodings)?;
+    variants.iter().find(|variant| variant.0 == chosen)
+}
+
+/// The same for encodings alone.
+pub fn preferred_encoding(headers: &HeaderMap, offered: &[Encoding]) -> Option<Encoding> {
     let accepted: Vec<(&str, u16)> = headers
         .get_all(ACCEPT_ENCODING)
         .iter()
@@ -54,7 +61,7 @@ pub fn preferred<'a>(
     };
     let allowed = |encoding: Encoding| encoding == Encoding::Identity || weight(encoding) > 0;
     // `max_by_key` returns the last of equals.
-    variants.iter().rev().filter(|variant| allowed(variant.0)).max_by_key(|variant| weight(variant.0))
+    offered.iter().copied().rev().filter(|one| allowed(*one)).max_by_key(|one| weight(*one))
 }
 
 /// Returns names and weights in thousandths. An invalid weight counts as 0.

@@ -16,10 +16,17 @@ use super::{Applied, Existing, Importer, Kind};
 use crate::problem::{ApiResult, Problem};
 
 impl Importer<'_> {
-    pub(super) async fn apply_keys(&self, tx: &mut Tx, plan: &Plan, applied: &mut Applied) -> ApiResult<()> {
+    /// Returns the ids of the planned keys by their places.
+    pub(super) async fn apply_keys(
+        &self,
+        tx: &mut Tx,
+        plan: &Plan,
+        applied: &mut Applied,
+    ) -> ApiResult<HashMap<usize, KeyId>> {
         let hashes: Vec<KeyHash> = plan.keys.iter().map(|key| key.hash).collect();
         let owners = foreign_keys::owners(tx, &hashes).await?;
         let mut created: HashMap<usize, KeyId> = HashMap::new();
+        let mut ids: HashMap<usize, KeyId> = HashMap::new();
         for (index, planned) in plan.keys.iter().enumerate() {
             let found = match owners.get(&planned.hash) {
                 None => None,
@@ -33,6 +40,7 @@ impl Importer<'_> {
                     continue;
                 }
             };
+            ids.extend(found.as_ref().map(|(key, _)| (index, key.id)));
             let scopes = Scopes::parse(&planned.scopes).map_err(|why| Problem::field("scopes", why))?;
             let existing = match &found {
                 None => Existing::Nothing,
@@ -52,7 +60,9 @@ impl Importer<'_> {
                 }
             }
         }
-        self.create_budgets(tx, &plan.budgets, &created).await
+        self.create_budgets(tx, &plan.budgets, &created).await?;
+        ids.extend(created);
+        Ok(ids)
     }
 
     async fn create_key(&self, tx: &mut Tx, planned: &PlannedKey, scopes: Scopes) -> ApiResult<KeyId> {
@@ -73,6 +83,9 @@ impl Importer<'_> {
             created_at: self.now,
             expires_at: planned.expires_at,
             revoked_at: planned.revoked.then_some(self.now),
+            class: None,
+            wait_ms: None,
+            max_priority: None,
             last_used_at: None,
         };
         store::insert(tx, &key, KeyHash(unknown)).await?;

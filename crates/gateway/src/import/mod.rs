@@ -2,6 +2,7 @@
 //! it is, so that an import can be repeated.
 
 mod keys;
+mod limits;
 mod providers;
 
 use gateway_core::access::Plan as AccountPlan;
@@ -45,6 +46,7 @@ pub enum Kind {
     Provider,
     Model,
     Key,
+    Limit,
     Setting,
 }
 
@@ -100,6 +102,7 @@ impl Changes {
                 Kind::Provider => "provider",
                 Kind::Model => "model",
                 Kind::Key => "key",
+                Kind::Limit => "limit",
                 Kind::Setting => "setting",
             };
             format!("{kind} {}", named.name)
@@ -141,10 +144,21 @@ impl Importer<'_> {
         orgs::lock_for_update(tx, self.org).await?;
         self.apply_providers(tx, &import.plan.providers, &mut applied.changes).await?;
         self.apply_models(tx, &import.plan.models, &mut applied).await?;
-        self.apply_keys(tx, &import.plan, &mut applied).await?;
+        let keys = self.apply_keys(tx, &import.plan, &mut applied).await?;
+        self.apply_limits(tx, &import.plan.limits, &keys, &mut applied.changes).await?;
+        if !import.plan.user_budgets.is_empty() {
+            applied.findings.push(Finding {
+                path: "user_budgets".to_owned(),
+                status: Status::Manual,
+                message: "budgets of users are in the plan and not created".to_owned(),
+            });
+        }
         self.apply_settings(tx, &import.plan.settings, &mut applied.changes).await?;
         for quota in [Quota::Providers, Quota::Models, Quota::Keys] {
             self.check_quota(tx, quota).await?;
+        }
+        if !import.plan.models.is_empty() {
+            crate::models::check_total(tx, self.org).await?;
         }
         Ok(applied)
     }

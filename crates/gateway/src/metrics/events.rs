@@ -15,6 +15,10 @@ use super::exposition::{Exposition, Family, Kind, Unit};
 const STAGE_BUCKETS: [u64; 12] =
     [50, 100, 250, 1_000, 5_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000, 300_000_000];
 
+/// Names of limits that are counted on their own. Tenants choose them, so the rest is counted together.
+const MAX_LIMIT_NAMES: usize = 500;
+const OTHER_LIMITS: &str = "other";
+
 /// A part of the time of a proxied request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -147,7 +151,6 @@ impl LaneEvents {
 }
 
 /// What is counted rarely.
-#[derive(Default)]
 pub struct Events {
     retries: Counts<{ RETRIES.len() }>,
     failovers: AtomicU64,
@@ -157,9 +160,43 @@ pub struct Events {
     auth_failures: Counts<{ AUTH_FAILURES.len() }>,
     /// The codes are constants of the program.
     errors: RwLock<BTreeMap<(Surface, &'static str), AtomicU64>>,
+    /// By the name of the limit.
+    limit_refusals: RwLock<BTreeMap<String, u64>>,
+    queue: Histogram,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            retries: Counts::default(),
+            failovers: AtomicU64::default(),
+            skipped: RwLock::default(),
+            cache: Counts::default(),
+            auth_failures: Counts::default(),
+            errors: RwLock::default(),
+            limit_refusals: RwLock::default(),
+            queue: Histogram::new(&STAGE_BUCKETS),
+        }
+    }
 }
 
 impl Events {
+    /// A limit refused a call.
+    pub fn limit_refused(&self, name: &str) {
+        let mut refusals = self.limit_refusals.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = refusals.get_mut(name) {
+            *count += 1;
+            return;
+        }
+        let name = if refusals.len() < MAX_LIMIT_NAMES { name } else { OTHER_LIMITS };
+        *refusals.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// A call waited for its limits.
+    pub fn queued(&self, waited: Duration) {
+        self.queue.observe(waited);
+    }
+
     pub fn retry(&self, why: Retry) {
         self.retries.add(why as usize);
     }
@@ -207,6 +244,14 @@ impl Events {
             };
             family.sample(&[("surface", surface), ("code", code)], count.load(Ordering::Relaxed));
         }
+        let help = "Calls that a limit refused, by the name of the limit.";
+        let mut family = out.family("gateway_limit_refused", Kind::Counter, help);
+        for (name, count) in &*self.limit_refusals.read().unwrap_or_else(PoisonError::into_inner) {
+            family.sample(&[("name", name)], count);
+        }
+        let help = "Time that calls waited for their limits.";
+        let mut family = out.family("gateway_queue_seconds", Kind::Histogram, help);
+        family.histogram(&[], &self.queue.read(), Unit::Seconds, &[]);
         let help = "Requests whose caller was not authenticated, by reason.";
         let family = out.family("gateway_authentication_failures", Kind::Counter, help);
         self.auth_failures.write(family, "reason", AUTH_FAILURES);

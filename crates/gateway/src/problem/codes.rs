@@ -118,6 +118,12 @@ pub const ERROR_CODES: &[ErrorCode] = &[
         remedy: "Send `subject_type` `skill` with the UUID of a skill, or `log` with the id of a log row.",
     },
     ErrorCode {
+        code: "limit_too_small",
+        statuses: &[400],
+        cause: "The call needs more tokens than a [limit](limits.md) has in all, so that waiting would never help. The message names both numbers.",
+        remedy: "Set a smaller `max_tokens`, send less, or ask an admin to raise the limit.",
+    },
+    ErrorCode {
         code: "method_not_allowed",
         statuses: &[405],
         cause: "The path exists, but not with this method. `TRACE` and `CONNECT` are never forwarded.",
@@ -180,8 +186,8 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode {
         code: "rate_limited",
         statuses: &[429],
-        cause: "More requests in this minute than the plan allows, or too many attempts to sign in.",
-        remedy: "Wait for the seconds in `Retry-After`. `X-RateLimit-Remaining` says how many requests are left.",
+        cause: "More requests in this minute than the plan allows, more than a [limit](limits.md) of the organization allows (`limit` names it), or too many attempts to sign in.",
+        remedy: "Wait for the seconds in `Retry-After`, or let the gateway wait with `X-Gateway-Wait`. `X-RateLimit-Remaining` and `RateLimit` say how much is left.",
     },
     ErrorCode {
         code: "request_timeout",

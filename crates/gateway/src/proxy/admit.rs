@@ -1,5 +1,8 @@
 //! Admission: checks the scopes of the caller's key, and that organizations which share the operator's credential do
-//! not reach each other's objects. A request that is rejected here causes no upstream call.
+//! not reach each other's objects; `limits` takes what the request needs of its limits. A request that is rejected here
+//! causes no upstream call.
+
+pub mod limits;
 
 use gateway_core::audit::{Chain, Outcome, Target, Via};
 use gateway_core::llm::objects::touches_stored_objects;

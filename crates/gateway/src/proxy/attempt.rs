@@ -90,12 +90,17 @@ impl<'a> Attempt<'a> {
         self.translation.is_some() || matches!(self.target.adaptation, Adaptation::Path(_))
     }
 
+    /// The name of a model may be a part of the path.
+    pub fn has_model_in_path(&self) -> bool {
+        self.translation.is_some() || matches!(self.target.adaptation, Adaptation::Path(Cow::Owned(_)))
+    }
+
     /// The path and query to send.
     pub fn path<'h>(&'h self, head: &'h Parts) -> Cow<'h, str> {
         let original = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         match (&self.target.adaptation, &self.translation) {
             (_, Some(translation)) => translation.path.as_str().into(),
-            (Adaptation::Path(path), None) => path.as_str().into(),
+            (Adaptation::Path(path), None) => Cow::Borrowed(&**path),
             (Adaptation::Passthrough | Adaptation::Translate, None) if self.plan.adds_stream() => {
                 stream_path(original, true).map_or(original.into(), Cow::Owned)
             }

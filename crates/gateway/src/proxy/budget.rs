@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::context::RequestContext;
 use super::inbound::Inbound;
 use super::plan::Plan;
-use crate::budgets::{BudgetExceeded, Reservation};
+use crate::budgets::{BudgetExceeded, Refused, Reservation};
 use crate::problem::{ApiResult, Problem};
 
 const REMAINING: HeaderName = HeaderName::from_static("x-gateway-budget-remaining");
@@ -40,8 +40,12 @@ pub async fn reserve(
         _ => prices.clone().any(|price| price.is_none()),
     };
     let charge = Charge { cost: cost.into(), is_unpriced };
-    let reserved = state.budgets.reserve(budgets, identity.spender(), charge).await;
-    reserved.map_err(|exceeded| problem(&exceeded))
+    let user = plan.end_user(identity);
+    let reserved = state.budgets.reserve(budgets, identity.spender(), user.as_deref(), charge).await;
+    reserved.map_err(|refused| match refused {
+        Refused::Exceeded(exceeded) => problem(&exceeded),
+        Refused::Unread(unread) => unread.into(),
+    })
 }
 
 /// The header with the remaining amount in USD.

@@ -26,12 +26,12 @@ use super::Proxy;
 use super::attempt::Attempt;
 use super::context::RequestContext;
 use super::internal_request::{Endpoint, InternalRequest, ModelResponse};
-use super::plan::Plan;
+use super::plan::{Adaptation, Plan, RouteTarget};
 use super::record::Record;
 use super::response_body::MeteredBody;
 use super::response_format::{BufferedContent, EVENT_STREAM, ResponseContent};
 use super::state::ProxyState;
-use super::{cost, headers};
+use super::{cost, headers, limit_headers};
 use crate::auth::Identity;
 use crate::cache::{CacheEntry, CacheFill, CacheHit, CacheMode, CacheRequest, Lookup, SemanticQuery};
 use crate::memory::{MemoryExhausted, hold};
@@ -97,11 +97,14 @@ pub async fn lookup(
     let relevant = head.headers.iter().filter(|(name, _)| affects_response(name.as_str()));
     let relevant: Vec<(&str, &[u8])> =
         relevant.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let is_translated = |target: &RouteTarget| target.adaptation == Adaptation::Translate;
+    let is_format_part_of_key =
+        plan.directives.is_format_declared() || plan.targets.iter().any(is_translated);
     let parts = KeyParts {
         org: identity.org.id,
         namespace: &directives.namespace,
         targets: &targets,
-        format: plan.directives.is_format_declared().then(|| plan.directives.client_format.as_str()),
+        format: is_format_part_of_key.then(|| plan.directives.client_format.as_str()),
         path: head.uri.path(),
         query: head.uri.query(),
         content_type: head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
@@ -238,6 +241,7 @@ pub fn respond_from_cache(
     headers.insert(AGE, entry.age_seconds(context.now()).into());
     record.set_cache_hit(entry);
     headers::add_cached(&mut headers, context.identity, &record);
+    limit_headers::add(&mut headers, record.limit_headers(plan.directives));
     if plan.directives.wants_cost {
         cost::insert(&mut headers, record.cost_so_far());
     }

@@ -148,7 +148,8 @@ impl CompatCall {
             head.headers.entry(COST).or_insert(HeaderValue::from_static("true"));
         }
         set_directives(&mut head.headers, &mut changes)?;
-        let Changes { route, dropped, .. } = changes;
+        let Changes { mut route, dropped, .. } = changes;
+        route.is_translated = self.dialect.translates;
         self.requested = route.requested.as_ref().map(compat::Name::text);
         self.dropped = dropped;
         head.extensions.insert(ForeignRoute(route));

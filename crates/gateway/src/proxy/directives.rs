@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gateway_core::limits::{MAX_PRIORITY, MAX_WAIT_MS};
 use gateway_core::llm::ClientFormat;
 use gateway_core::llm::paths::{Operation, RequestPath};
 use gateway_core::llm::prompt_cache::PromptCacheMode;
@@ -18,7 +19,7 @@ use super::prompt_cache::PromptCacheDirective;
 use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem};
 
-const FORMAT: &str = "x-gateway-format";
+pub const FORMAT: &str = "x-gateway-format";
 const MAX_TAG_BYTES: usize = 256;
 const MAX_METADATA_BYTES: usize = 16 << 10;
 const DEFAULT_CACHE_TTL_S: u64 = 3_600;
@@ -53,6 +54,10 @@ pub struct Directives {
     pub timeout: Duration,
     /// Use the stored credential, even if the request carries one.
     pub stored_credential: bool,
+    /// `X-Gateway-Wait`: how long the call waits for its limits.
+    pub wait_ms: Option<u32>,
+    /// `X-Gateway-Priority` among those who wait.
+    pub priority: Option<u8>,
 }
 
 /// How the format of the request is known.
@@ -98,6 +103,8 @@ impl Directives {
                 && log != Some("metadata"),
             timeout: timeout(headers, config.proxy_timeout)?,
             stored_credential: headers.one_of("x-gateway-credential", &["stored"])?.is_some(),
+            wait_ms: headers.number("x-gateway-wait", MAX_WAIT_MS)?,
+            priority: headers.number("x-gateway-priority", MAX_PRIORITY)?,
         })
     }
 
@@ -170,6 +177,18 @@ impl<'a> GatewayHeaders<'a> {
             }
             value => Ok(value),
         }
+    }
+
+    /// A whole number from 0 to `max`.
+    fn number<T>(&self, name: &str, max: T) -> ApiResult<Option<T>>
+    where
+        T: std::str::FromStr + PartialOrd + std::fmt::Display,
+    {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| *number <= max);
+        number
+            .map(Some)
+            .ok_or_else(|| Problem::field(name, format!("must be a whole number from 0 to {max}")))
     }
 
     /// Session and user names may be any text, because they are only recorded.

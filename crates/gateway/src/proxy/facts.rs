@@ -1,6 +1,7 @@
 //! What the path and the body of a request say about it: the model, whether it streams, and what limits its cost.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use gateway_core::llm::multipart::multipart_model;
 use gateway_core::llm::paths::RequestPath;
@@ -21,6 +22,8 @@ pub struct RequestFacts {
     /// From the path if it names a model, else from the body.
     pub model: Option<String>,
     pub model_in_path: bool,
+    /// Where the model is in the body, if the body has been read as a whole.
+    pub model_at: Option<Range<usize>>,
     /// A model in the body next to one in the path. Which one counts depends on the provider.
     pub body_model: Option<String>,
     pub max_tokens: Option<u64>,
@@ -40,6 +43,7 @@ impl RequestFacts {
         Ok(Self {
             model_in_path: model.is_some(),
             model,
+            model_at: None,
             body_model: None,
             max_tokens: None,
             choices: None,
@@ -65,8 +69,9 @@ impl RequestFacts {
             return Ok(());
         }
         // The content type is ignored: a provider may read JSON in spite of it, so the scope check must do the same.
-        // Budgets need the whole body too, because a second `max_tokens` could be larger than the first.
-        let peek = inbound.peek(whole || context.identity.org.budgets.is_some()).await?;
+        // Budgets and limits need the whole body too, because a second `max_tokens` could be larger than the first.
+        let org = &context.identity.org;
+        let peek = inbound.peek(whole || org.budgets.is_some() || org.limits.is_some()).await?;
         self.apply(peek)
     }
 
@@ -74,7 +79,7 @@ impl RequestFacts {
         match peek {
             Ok(peek) => {
                 if self.model.is_none() {
-                    self.model = peek.model;
+                    (self.model, self.model_at) = (peek.model, peek.model_at);
                 } else {
                     self.body_model = peek.model;
                 }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use gateway_core::breaker::Permit;
 use gateway_core::failover::{FailedAttempt, Next, Policy, Progress, TargetQueue};
 use gateway_core::llm::BodyFraming;
@@ -11,6 +12,7 @@ use gateway_core::llm::failure::{
 };
 use http::Method;
 
+use super::admit::limits;
 use super::attempt::{Attempt, UsageChunk};
 use super::context::RequestContext;
 use super::payload::{Payload, PayloadError};
@@ -32,6 +34,7 @@ pub async fn try_targets<'a>(
     payload: Payload,
     record: &mut Record,
 ) -> (Attempt<'a>, Result<UpstreamResponse, AttemptError>) {
+    let body_bytes = payload.buffered().map_or(0, Bytes::len);
     let reserved = plan.targets.iter().enumerate();
     let reserved = reserved.filter_map(|(index, target)| Some((target.reserved_for()?, index)));
     let attempts = AttemptLoop {
@@ -43,6 +46,7 @@ pub async fn try_targets<'a>(
         deadline: record.started() + context.services.config.proxy_timeout,
         seed: plan.seed(context.identity, record.id()),
         is_head_repeated: None,
+        body_bytes,
     };
     attempts.run(record).await
 }
@@ -59,11 +63,14 @@ struct AttemptLoop<'c, 'a> {
     seed: u64,
     /// The prompt begins like an earlier call of the conversation. Known once a target takes marks.
     is_head_repeated: Option<bool>,
+    /// The length of the caller's body, for limits.
+    body_bytes: usize,
 }
 
 impl<'a> AttemptLoop<'_, 'a> {
     async fn run(mut self, record: &mut Record) -> (Attempt<'a>, Result<UpstreamResponse, AttemptError>) {
-        let mut attempt = self.next_target(None, record).unwrap_or_else(|| Attempt::new(self.plan, 0));
+        let first = self.admitted_target(None, record).await;
+        let mut attempt = first.unwrap_or_else(|| Attempt::new(self.plan, 0));
         loop {
             let error = match self.send(&mut attempt, record).await {
                 Ok(response) => {
@@ -104,7 +111,7 @@ impl<'a> AttemptLoop<'_, 'a> {
                     events.retry(Retry::WithoutUsageOption);
                     attempt.usage_chunk = UsageChunk::Refused;
                 }
-                Next::NextTarget => match self.next_target(refusal, record) {
+                Next::NextTarget => match self.admitted_target(refusal, record).await {
                     Some(next) => {
                         events.failover();
                         attempt = next;
@@ -139,6 +146,23 @@ impl<'a> AttemptLoop<'_, 'a> {
         let falls_back =
             || spec.and_then(|spec| spec.falls_back_after(AttemptOutcome::Refused(refusal))) == Some(true);
         self.queue.has_reserved(refusal) || (!self.queue.is_empty() && falls_back())
+    }
+
+    /// Starts with the next target whose limits allow it.
+    async fn admitted_target(&mut self, after: Option<Refusal>, record: &mut Record) -> Option<Attempt<'a>> {
+        loop {
+            let attempt = self.next_target(after, record)?;
+            // Without limits nothing is awaited.
+            if self.context.identity.org.limits.is_none() {
+                return Some(attempt);
+            }
+            let moved =
+                limits::move_to(self.context, self.plan, attempt.target, self.body_bytes, record).await;
+            match moved {
+                Ok(()) => return Some(attempt),
+                Err(reason) => record.skip_target(attempt.target, &reason),
+            }
+        }
     }
 
     /// Starts with the next target. Targets with an open circuit breaker are skipped until no other is left.

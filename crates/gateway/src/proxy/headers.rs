@@ -206,8 +206,8 @@ fn record_headers(record: &Record) -> Vec<(HeaderName, HeaderValue)> {
     headers.push((REQUEST_ID, record.request_id().clone()));
     headers.push((LOG_ID, record.id().into()));
     headers.push((ATTEMPTS, record.attempt_count().into()));
-    if let Some(name) = record.model_name().and_then(|name| HeaderValue::from_str(name).ok()) {
-        headers.push((MODEL_NAME, name));
+    if let Some(name) = record.model_name() {
+        headers.push((MODEL_NAME, name.clone()));
     }
     if let Ok(timing) = HeaderValue::try_from(record.server_timing()) {
         headers.push((SERVER_TIMING, timing));

@@ -104,7 +104,10 @@ impl Inbound {
             };
             match scan.snapshot() {
                 Err(error) => return Ok(Err(error)),
-                Ok(peek) if !whole && is_enough(&peek) => return Ok(Ok(peek)),
+                // A second model may follow.
+                Ok(peek) if !whole && is_enough(&peek) => {
+                    return Ok(Ok(RequestPeek { model_at: None, ..peek }));
+                }
                 Ok(_) => {}
             }
             let Some(data) = self.read_chunk().await? else { return Ok(scan.finish()) };

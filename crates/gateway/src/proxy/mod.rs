@@ -1,7 +1,7 @@
 //! The proxy. A request goes through these stages in order: read the directives, learn the model, plan the route (of a
 //! named model or of headers), check
-//! scopes, reserve budgets, open the log record, apply the prompt, look into the cache, try the targets, send the
-//! response through the pipeline. Plain functions, no middleware.
+//! scopes, reserve budgets, open the log record, apply the prompt, take what limits allow, look into the cache, try the
+//! targets, send the response through the pipeline. Plain functions, no middleware.
 
 mod admit;
 mod affinity;
@@ -19,6 +19,7 @@ mod failover;
 pub mod headers;
 mod inbound;
 pub mod internal_request;
+mod limit_headers;
 mod model_list;
 mod named_model;
 pub mod origin;
@@ -32,6 +33,7 @@ pub mod record;
 mod response_body;
 mod response_format;
 mod sandbox;
+pub mod sdk;
 pub mod state;
 pub mod target_health;
 mod translate;
@@ -160,10 +162,15 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     let reservation = budget::reserve(context, &plan, &inbound).await?;
     let mut record = Record::open(context, &plan, origin, reservation, started);
     plan.sort_targets(context, record.id());
-    let payload = match prepare_payload(context, &plan, inbound, &mut record).await {
+    let payload = match prepare_payload(context, &mut plan, inbound, &mut record).await {
         Ok(payload) => payload,
         Err(problem) => return Err(rejected(&Attempt::new(&plan, 0), record, problem)),
     };
+    if let Some(limits) = &context.identity.org.limits
+        && let Err(problem) = admit::limits::take(context, limits, &plan, &payload, &mut record).await
+    {
+        return Err(rejected(&Attempt::new(&plan, 0), record, problem));
+    }
     let mut fill_guard = None;
     if let (Some(cache), Some(body)) = (&directives.cache, payload.buffered()) {
         record.set_cache_miss(cache.mode == CacheMode::Refresh);
@@ -233,17 +240,19 @@ fn parent_segment() -> Problem {
 /// Prepares the body for sending, with the prompt that the caller selected. The log row has the caller's body.
 async fn prepare_payload(
     context: RequestContext<'_>,
-    plan: &Plan<'_>,
+    plan: &mut Plan<'_>,
     inbound: Inbound,
     record: &mut Record,
 ) -> ApiResult<Payload> {
     let prompt = PromptDirective::from_headers(&context.head.headers)?;
-    let payload = inbound.into_payload(prompt.is_some() || plan.needs_whole_body(), record).await?;
+    let whole = prompt.is_some() || plan.needs_whole_body() || admit::limits::need_body(context, plan);
+    let payload = inbound.into_payload(whole, record).await?;
     let (Some(prompt), Some(body)) = (prompt, payload.buffered()) else { return Ok(payload) };
     let RequestContext { state, identity, .. } = context;
     let operation = plan.directives.operation;
     let (prompted, used) = state.prompts.apply(identity.org.id, &prompt, operation, body).await?;
     record.set_prompt(used, prompted.len().saturating_sub(body.len()));
+    plan.facts.model_at = None;
     let memory = identity.org.memory.reserve(prompted.len())?;
     Ok(Payload::Buffered(hold(prompted, memory)))
 }
@@ -262,6 +271,7 @@ fn respond(
     record.start_response(status, response.framing);
     let noted = compat::note_call(context, attempt, &record);
     headers::complete(&mut response.head.headers, attempt, context.identity, &record, status);
+    limit_headers::add(&mut response.head.headers, record.limit_headers(attempt.plan.directives));
     cost::add_header(context, attempt, &record, &mut response);
     let headers = response.head.headers;
     let body = MeteredBody::new(attempt, &headers, response.content, record, cache);
@@ -278,6 +288,7 @@ fn respond(
 fn rejected(attempt: &Attempt<'_>, mut record: Record, mut problem: Problem) -> Problem {
     record.reject(problem.status, problem.code, &problem.message);
     problem.headers.extend(headers::of_failure(attempt, &record, None));
+    problem.headers.extend(record.limit_headers(attempt.plan.directives));
     problem
 }
 
@@ -298,5 +309,6 @@ fn failed(attempt: &Attempt<'_>, mut record: Record, error: &AttemptError) -> Pr
     record.fail(status, code, error);
     problem.extra.insert("attempts".into(), json!(record.attempts()));
     problem.headers = headers::of_failure(attempt, &record, error.status);
+    problem.headers.extend(record.limit_headers(attempt.plan.directives));
     problem
 }

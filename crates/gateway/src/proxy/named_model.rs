@@ -24,7 +24,7 @@ pub struct NamedModel {
     /// As the caller wrote it.
     pub name: String,
     pub model: Arc<Model>,
-    pub selection: Selection,
+    pub selection: Arc<Selection>,
     /// What a request of another gateway's client asks for: several models, or targets of its own.
     pub parts: Vec<RequestedPart>,
     /// Only the first target is called.
@@ -49,8 +49,7 @@ impl NamedModel {
             return Ok(None);
         };
         let Some((model, star)) = context.identity.org.models.find(name)? else { return Ok(None) };
-        let shown: String = name.chars().take(100).collect();
-        check(context, directives, facts, &model, &shown)?;
+        check(context, directives, facts, &model, name)?;
         let body = if model.needs_body() {
             inbound.read_prefix(usize::MAX).await?;
             inbound.first_chunk()
@@ -82,28 +81,33 @@ fn check(
     directives: &Directives,
     facts: &RequestFacts,
     model: &Model,
-    shown: &str,
+    name: &str,
 ) -> ApiResult<()> {
     if !model.enabled {
-        return Err(Problem::field("model", format!("'{shown}' is disabled; an admin can enable it")));
+        let why = format!("'{}' is disabled; an admin can enable it", shown(name));
+        return Err(Problem::field("model", why));
     }
-    check_headers(directives, shown)?;
+    check_headers(directives, name)?;
     if facts.body_model.is_some() && facts.body_model != facts.model {
-        return Err(Problem::field(
-            "model",
-            format!("is another one in the body than '{shown}' in the path"),
-        ));
+        let why = format!("is another one in the body than '{}' in the path", shown(name));
+        return Err(Problem::field("model", why));
     }
     let content_type = context.head.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if content_type.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/")) {
-        let why = format!("'{shown}' is a named model, which a multipart form cannot use; name a provider");
+        let name = shown(name);
+        let why = format!("'{name}' is a named model, which a multipart form cannot use; name a provider");
         return Err(Problem::field("model", why));
     }
     Ok(())
 }
 
+/// The name as an error has it.
+fn shown(name: &str) -> String {
+    name.chars().take(100).collect()
+}
+
 /// One place decides about the route.
-fn check_headers(directives: &Directives, shown: &str) -> ApiResult<()> {
+fn check_headers(directives: &Directives, name: &str) -> ApiResult<()> {
     let header = if directives.strategy.is_some() {
         Some("x-gateway-route")
     } else if !directives.fallbacks.is_empty() {
@@ -112,8 +116,9 @@ fn check_headers(directives: &Directives, shown: &str) -> ApiResult<()> {
         None
     };
     if let Some(header) = header {
+        let name = shown(name);
         let why =
-            format!("the model '{shown}' has targets of its own; leave the header out, or name a provider");
+            format!("the model '{name}' has targets of its own; leave the header out, or name a provider");
         return Err(Problem::field(header, why));
     }
     Ok(())
@@ -165,6 +170,10 @@ impl QueryFacts for Facts<'_> {
 
     fn user(&self) -> Option<&str> {
         self.directives.user.as_deref().or(self.request.user.as_deref())
+    }
+
+    fn key_class(&self) -> Option<&str> {
+        self.context.identity.key_class()
     }
 
     fn input_tokens(&self) -> u64 {

@@ -1,11 +1,12 @@
 //! The body of each attempt: the caller's, with the edits that the target needs.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use gateway_core::llm::aggregate::set_stream;
 use gateway_core::llm::paths::Operation;
-use gateway_core::llm::peek::{add_include_usage, replace_model};
+use gateway_core::llm::peek::{add_include_usage, replace_model, replace_model_at};
 use gateway_core::llm::translate::contains_wrapped_signatures;
 use gateway_core::memory::tree_bytes;
 
@@ -79,6 +80,7 @@ fn adapted(
 ) -> Result<Bytes, PayloadError> {
     let plan = attempt.plan;
     let set = attempt.target.edits().and_then(|edits| edits.apply(body));
+    let model_at = plan.facts.model_at.clone().filter(|_| set.is_none());
     let body = &match set {
         Some(set) => {
             let reserved = memory.reserve(set.len())?;
@@ -97,7 +99,7 @@ fn adapted(
         reserved.resize(body.len())?;
         return Ok(hold(body, reserved));
     }
-    let mut edited = edited(attempt, body.clone());
+    let mut edited = edited(attempt, body.clone(), model_at);
     if requests_usage(plan, attempt.target)
         && attempt.usage_chunk != UsageChunk::Refused
         && let Some(with_usage) = add_include_usage(&edited)
@@ -113,10 +115,13 @@ fn adapted(
 }
 
 /// Sets the model of the target, and the stream that `X-Gateway-Stream` asks for.
-fn edited(attempt: &Attempt<'_>, body: Bytes) -> Bytes {
+fn edited(attempt: &Attempt<'_>, body: Bytes, model_at: Option<Range<usize>>) -> Bytes {
     let plan = attempt.plan;
     let is_renamed = !plan.facts.model_in_path && attempt.model() != plan.facts.model.as_deref();
-    let renamed = attempt.model().filter(|_| is_renamed).and_then(|model| replace_model(&body, model));
+    let renamed = attempt.model().filter(|_| is_renamed).and_then(|model| match model_at {
+        Some(range) => replace_model_at(&body, &range, model),
+        None => replace_model(&body, model),
+    });
     let body = renamed.map_or(body, Bytes::from);
     let format = attempt.wire_format().filter(|_| plan.adds_stream());
     let streaming = format.and_then(|format| set_stream(format, &body, true));

@@ -4,17 +4,19 @@
 pub mod auto;
 mod named;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::llm::WireFormat;
 use gateway_core::llm::failure::Refusal;
 use gateway_core::llm::paths::Operation;
-use gateway_core::models::{BodyEdits, Model, ModelTarget};
+use gateway_core::models::{BodyEdits, Model, ModelTarget, Selection};
 use gateway_core::pricing::Price;
 use gateway_core::route::{Group, RouteStrategy, TargetFacts, splitmix64};
 use rust_decimal::Decimal;
 
+use super::compat::ForeignRoute;
 use super::context::RequestContext;
 use super::directives::Directives;
 use super::facts::RequestFacts;
@@ -51,8 +53,8 @@ pub struct PlannedModel {
     pub parts: Vec<RequestedPart>,
     /// Only the first target is called.
     is_single: bool,
-    /// How its targets are ordered, by their `place`.
-    route: Group,
+    /// Its targets and how they are ordered, by their `place`.
+    selection: Arc<Selection>,
     /// What follows a failed attempt depends on why the provider refused the input.
     pub watches_refusals: bool,
 }
@@ -118,7 +120,7 @@ impl RouteTarget {
 pub enum Adaptation {
     Passthrough,
     /// Sent to the path that the provider has for the same operation.
-    Path(String),
+    Path(Cow<'static, str>),
     /// Translated into the provider's format.
     Translate,
 }
@@ -202,6 +204,15 @@ impl<'a> Plan<'a> {
         self.directives.user.as_deref().or(self.facts.user.as_deref())
     }
 
+    /// The user of the log row, whose budgets apply. A member is the end user of its own calls.
+    pub fn end_user(&self, identity: &Identity) -> Option<Cow<'_, str>> {
+        let member = || match &identity.principal {
+            Principal::User { id, .. } => Some(Cow::Owned(id.to_string())),
+            Principal::Key(_) | Principal::Org => None,
+        };
+        self.user().map(Cow::Borrowed).or_else(member)
+    }
+
     pub fn has_fallbacks(&self) -> bool {
         self.targets.len() > 1
     }
@@ -231,7 +242,7 @@ impl<'a> Plan<'a> {
     /// Some targets are ordered by their latency.
     pub fn prefers_fast(&self) -> bool {
         match &self.model {
-            Some(model) => model.route.uses(RouteStrategy::Fastest),
+            Some(model) => model.selection.route.uses(RouteStrategy::Fastest),
             None => self.directives.strategy == Some(RouteStrategy::Fastest),
         }
     }
@@ -269,7 +280,7 @@ impl<'a> Plan<'a> {
         }
         let seed = self.seed(context.identity, log_id);
         let order = match &self.model {
-            Some(model) => model.route.order(&facts, seed),
+            Some(model) => model.selection.route.order(&facts, seed),
             None => {
                 Group::flat(strategy, self.targets.iter().map(|target| target.weight)).order(&facts, seed)
             }
@@ -286,7 +297,7 @@ impl<'a> Plan<'a> {
     pub fn option_of(&self, target: &RouteTarget) -> Vec<usize> {
         match &self.model {
             _ if !self.has_fallbacks() => Vec::new(),
-            Some(model) => model.route.path_to(target.place).unwrap_or_default(),
+            Some(model) => model.selection.route.path_to(target.place).unwrap_or_default(),
             None => vec![target.place],
         }
     }
@@ -355,8 +366,13 @@ impl<'a> Plan<'a> {
         }
         let provider = context.resolve_provider(PROVIDER.as_str(), &self.directives.provider)?;
         let model = self.facts.model.clone();
-        // Without X-Gateway-Format the request is forwarded unchanged.
-        let adaptation = if self.directives.is_format_declared() {
+        // Without X-Gateway-Format the request is forwarded unchanged, unless the caller's dialect has it otherwise.
+        let is_translated = || {
+            let route = context.head.extensions.get::<ForeignRoute>();
+            route.is_some_and(|ForeignRoute(route)| route.is_translated)
+                && translate::is_needed(self.directives, &provider)
+        };
+        let adaptation = if self.directives.is_format_declared() || is_translated() {
             self.adapt_request(&provider, model.as_deref(), PROVIDER.as_str())?
         } else {
             Adaptation::Passthrough

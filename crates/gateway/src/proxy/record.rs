@@ -4,9 +4,11 @@
 mod attempts;
 mod cache;
 mod copies;
+mod limits;
 mod row;
 mod timing;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,7 @@ use attempts::AttemptLog;
 pub use cache::CacheStatus;
 use cache::RecordedCache;
 use copies::BodyCopies;
+use limits::RecordedLimits;
 use timing::Timing;
 
 pub struct Record {
@@ -57,6 +60,7 @@ pub struct Record {
     timing: Timing,
     cache: RecordedCache,
     reservation: Option<Reservation>,
+    limits: RecordedLimits,
     is_closed: bool,
 }
 
@@ -75,7 +79,7 @@ struct RecordedRequest {
     path: String,
     operation: Operation,
     /// The named model that was asked for, and the price of the latest target's own.
-    model_name: Option<String>,
+    model_name: Option<HeaderValue>,
     price: Option<Arc<Price>>,
     prompt: Option<PromptVersionRef>,
     /// Bytes that the prompt added to the caller's body.
@@ -123,7 +127,6 @@ impl Record {
         let RequestContext { services, state, worker, identity, head, request_id } = context;
         let (created_at, directives) = (context.now(), plan.directives);
         let traceparent = head.headers.get("traceparent").and_then(|value| value.to_str().ok());
-        let user = plan.user().map(ToOwned::to_owned);
         Self {
             services: Arc::clone(services),
             state: Arc::clone(state),
@@ -133,11 +136,7 @@ impl Record {
             caller: RecordedCaller {
                 org: Arc::clone(&identity.org),
                 principal: identity.principal.clone(),
-                // A member is the end user of its own calls.
-                user: user.or_else(|| match &identity.principal {
-                    Principal::User { id, .. } => Some(id.to_string()),
-                    Principal::Key(_) | Principal::Org => None,
-                }),
+                user: plan.end_user(identity).map(Cow::into_owned),
                 session: directives.session.clone(),
                 metadata: directives.metadata.clone(),
                 traceparent: traceparent.filter(|text| text.len() <= 256).map(ToOwned::to_owned),
@@ -147,7 +146,7 @@ impl Record {
                 method: head.method.clone(),
                 path: head.uri.path().to_owned(),
                 operation: directives.operation,
-                model_name: plan.model.as_ref().map(|model| model.name.clone()),
+                model_name: plan.model.as_ref().and_then(|model| HeaderValue::from_str(&model.name).ok()),
                 price: plan.targets[0].spec.as_ref().and_then(|spec| spec.price.clone()),
                 prompt: None,
                 prompt_bytes: 0,
@@ -166,6 +165,7 @@ impl Record {
             timing: Timing::new(created_at, started),
             cache: RecordedCache::default(),
             reservation,
+            limits: RecordedLimits::default(),
             is_closed: false,
         }
     }
@@ -179,8 +179,8 @@ impl Record {
     }
 
     /// The named model that was asked for.
-    pub fn model_name(&self) -> Option<&str> {
-        self.request.model_name.as_deref()
+    pub fn model_name(&self) -> Option<&HeaderValue> {
+        self.request.model_name.as_ref()
     }
 
     pub fn started(&self) -> Instant {
@@ -369,7 +369,8 @@ impl Record {
         let fails_in_band = reading.in_band_error.is_some() && self.response.status.is_success();
         let error_code = error_code.or_else(|| fails_in_band.then(|| "provider_error".to_owned()));
         self.attempts.finish(error);
-        let row = self.row(status, error_code, &reading);
+        let mut row = self.row(status, error_code, &reading);
+        self.settle_limits(&mut row);
         self.count_saving(&row);
         self.state.metrics.count(self.lane, &row);
         self.count_stages();

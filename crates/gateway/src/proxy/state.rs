@@ -14,6 +14,7 @@ use crate::auth::Access;
 use crate::auth::tokens::Tokens;
 use crate::budgets::Budgets;
 use crate::cache::Cache;
+use crate::limits::Limits;
 use crate::log::spool::Spool;
 use crate::log::tail::StoredRow;
 use crate::metrics::Metrics;
@@ -24,6 +25,7 @@ pub struct ProxyState {
     pub access: Arc<Access>,
     pub audit: Arc<AuditQueue>,
     pub budgets: Budgets,
+    pub limits: Limits,
     /// The built-in providers as the operator configured them.
     pub providers: Arc<OperatorProviders>,
     /// For calls to providers that are not made by a worker thread.

@@ -1,6 +1,8 @@
 //! Translation of a request into the format of another provider, and of its response back into the caller's format.
 //! The formats are in `core::llm::translate`; this module knows which translation a request needs.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use gateway_core::llm::chat::TranslationError;
 use gateway_core::llm::paths::Operation;
@@ -162,7 +164,7 @@ fn path(plan: &Plan<'_>, provider: &Target, model: Option<&str>) -> Option<Strin
         (_, ProviderFormat::Gemini) => Operation::GenerateContent,
         (_, ProviderFormat::Bedrock) => Operation::Converse,
     };
-    provider.kind.path_for(operation, model, plan.provider_streams())
+    provider.kind.path_for(operation, model, plan.provider_streams()).map(Cow::into_owned)
 }
 
 /// Returns true if OpenAI's Responses API is used instead of its chat completions.

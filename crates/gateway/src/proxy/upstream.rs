@@ -200,8 +200,7 @@ async fn send(
     let base = target.base.as_ref().ok_or_else(|| ExchangeError::unreachable("no address is configured"))?;
     let path = attempt.path(head);
     let path = credentials::outbound_path(attempt, &path);
-    // The name of a model may be a part of the path.
-    if attempt.replaces_path() && has_parent_segment(path.split('?').next().unwrap_or_default()) {
+    if attempt.has_model_in_path() && has_parent_segment(path.split('?').next().unwrap_or_default()) {
         let problem = super::parent_segment();
         let message = problem.message.clone();
         let error = AttemptError::new(AttemptOutcome::Untranslatable, message);

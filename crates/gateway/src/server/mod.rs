@@ -3,6 +3,7 @@
 
 mod client;
 mod client_stream;
+mod compression;
 mod connection;
 mod dispatch;
 mod errors;

@@ -208,6 +208,12 @@ async fn machines(walk: &mut Walk<'_>, receiver: &Upstream) {
     let ids = [("budgetId", budget.as_str())];
     walk.step("put /orgs/{orgId}/budgets/{budgetId}", &ids, json!({"hard_limit_usd": 10})).await;
     walk.step("delete /orgs/{orgId}/budgets/{budgetId}", &ids, Value::Null).await;
+    let new = json!({"name": "team-tokens", "tokens": 60_000});
+    let limit = text(&walk.step("post /orgs/{orgId}/limits", &[], new).await["id"]);
+    let ids = [("limitId", limit.as_str())];
+    let changed = json!({"name": "team-tokens", "tokens": 90_000});
+    walk.step("put /orgs/{orgId}/limits/{limitId}", &ids, changed).await;
+    walk.step("delete /orgs/{orgId}/limits/{limitId}", &ids, Value::Null).await;
     let new = json!({
         "name": "mine", "kind": "openai", "base_url": receiver.url(), "api_key": SECRET,
         "headers": {"x-secret": SECRET},

@@ -1,4 +1,5 @@
-//! Budgets over several nodes: they overspend by at most one request, and unused leases return to the other nodes.
+//! Budgets over several nodes, also those of users: they overspend by at most one request, and unused leases return to
+//! the other nodes.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use gateway_store::{Db, events};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, TestRequest, wait_for_response};
+use crate::support::{Cluster, TestRequest, TestResponse, wait_for_response};
 use crate::upstream::Reply;
 
 /// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
@@ -149,4 +150,68 @@ async fn the_budget_lease_of_a_killed_node_is_released_when_it_expires() {
         }
     }
     spent(&cluster, &path, passed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_calls_three_nodes_at_once_spends_no_more_than_the_limit_and_one_call() {
+    let (cluster, _) = started(1_000.0 * COST).await;
+    cluster.upstream.set_default_reply(Reply::json(200, ANSWER).delay_head(Duration::from_millis(20)));
+    let budget = json!({"scope": "user", "scope_id": "*", "period": "daily", "hard_limit_usd": 6.0 * COST});
+    cluster.manage(0, Method::POST, &cluster.in_org("/budgets")).json(budget).send().await.expect(201);
+    let ask_as = |node: usize, user: &str| ask(&cluster, node).header("x-gateway-user", user);
+    for node in 0..3 {
+        // A node knows the budget when its answers tell what is left of it.
+        let has_budget = |answer: &TestResponse| {
+            let left = answer.header("x-gateway-budget-remaining").map(|left| left.parse::<f64>().unwrap());
+            left.is_some_and(|left| left <= 6.0 * COST)
+        };
+        wait_for_response(SECOND, || ask_as(node, &format!("probe {node}")), has_budget).await;
+    }
+    let users = ["ada", "bob"];
+    let calls: Vec<_> =
+        (0..120).map(|number| tokio::spawn(passes(ask_as(number % 3, users[number % 2])))).collect();
+    let mut passed = [0_usize; 2];
+    for (number, call) in calls.into_iter().enumerate() {
+        passed[number % 2] += usize::from(call.await.unwrap());
+    }
+    for (user, mut passed) in users.into_iter().zip(passed) {
+        assert!((1..=7).contains(&passed), "{user}: {passed} passed");
+        // What the nodes had leased returns: the rest can be spent on any node, and no more.
+        let mut refused_in_a_row = 0;
+        while refused_in_a_row < 60 {
+            if passes(ask_as(refused_in_a_row % 3, user)).await {
+                passed += 1;
+                refused_in_a_row = 0;
+            } else {
+                refused_in_a_row += 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            assert!(passed <= 7, "{user}: {passed} passed");
+        }
+        assert!((6..=7).contains(&passed), "{user}: {passed} passed");
+        let path = cluster.in_org(&format!("/budgets?user={user}"));
+        let mut spent = 0.0;
+        for _ in 0..200 {
+            let list = cluster.manage(1, Method::GET, &path).send().await.expect(200);
+            spent = list["budgets"][0]["spent_usd"].as_f64().unwrap();
+            if (spent - COST * f64::from(u32::try_from(passed).unwrap())).abs() < 1e-9 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!((spent - COST * f64::from(u32::try_from(passed).unwrap())).abs() < 1e-9, "{user}: {spent}");
+    }
+    // Each user is reported once, whichever node has noticed.
+    let db = Db::open(&cluster.database).await.unwrap();
+    let mut told = Vec::new();
+    for _ in 0..200 {
+        told = events::list(&db, cluster.org_id.parse().unwrap()).await.unwrap();
+        told.retain(|event| event.kind == "budget.exceeded");
+        if told.len() >= 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(told.len(), 2, "{told:?}");
+    db.close().await;
 }

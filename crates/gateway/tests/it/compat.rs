@@ -5,9 +5,10 @@ use http::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::support::fallback_chain::good;
+use crate::support::fallback_chain::{CLAUDE, FallbackChain, good};
 use crate::support::named_models::{sent, served};
 use crate::support::{Backend, ProxyFixture, TestRequest};
+use crate::upstream::Reply;
 
 const ALL: (&str, &str) = ("GATEWAY_COMPAT", "litellm,portkey, helicone,openrouter,bifrost");
 
@@ -87,7 +88,14 @@ async fn imported_keys_go_on_working_until_they_are_revoked() {
         native.json(json!({"model": "smart"})).send().await.expect_error(401, "unauthorized");
         let keys = proxy.app.get("/api/v1/keys").bearer(&proxy.ada.token).send().await.expect(200);
         let key = keys["keys"].as_array().unwrap().iter().find(|key| key["name"] == "old").unwrap().clone();
+        let others = keys["keys"].as_array().unwrap().iter().filter(|key| key["name"] != "old");
+        assert!(others.map(|key| &key["imported"]).all(Value::is_null));
         let path = format!("/api/v1/keys/{}", key["id"].as_str().unwrap());
+        let read = proxy.app.get(&path).bearer(&proxy.ada.token).send().await.expect(200);
+        let renamed = proxy.app.put(&path, json!({"name": "older"})).bearer(&proxy.ada.token).send().await;
+        for key in [&key, &read, &renamed.expect(200)] {
+            assert_eq!(key["imported"], "litellm", "{key}");
+        }
         proxy.app.delete(&path).bearer(&proxy.ada.token).send().await.expect(200);
         chat("smart").send().await.expect_error(401, "unauthorized");
     }
@@ -113,6 +121,93 @@ async fn clients_of_portkey_name_providers_and_configs() {
     assert!(refused.text().contains("x-portkey-guardrails"), "{}", refused.text());
     let other = chat(json!({"model": "m"})).header("helicone-user-id", "u").send().await;
     other.expect_error(400, "bad_request");
+}
+
+#[tokio::test]
+async fn a_provider_that_a_client_of_portkey_names_gets_its_own_format() {
+    let proxy = start(Backend::Sqlite).await;
+    proxy.provider("claude-main", "anthropic", json!({"api_key": "sk-stored"})).await;
+    proxy.upstream.set_default_reply(Reply::json(200, CLAUDE));
+    let call = |path: &str, body: Value| {
+        post(&proxy, &format!("/compat/portkey{path}"), body).header("x-portkey-api-key", &proxy.ada.api_key)
+    };
+    let chat = || {
+        let messages = json!([{"role": "user", "content": "Hi"}]);
+        call("/v1/chat/completions", json!({"model": "claude-x", "messages": messages}))
+    };
+    let cases = [
+        ("x-portkey-provider", "@claude-main", "OPENAI_API_KEY", "sk-stored"),
+        ("x-portkey-virtual-key", "claude-main", "OPENAI_API_KEY", "sk-stored"),
+        ("x-portkey-provider", "anthropic", "sk-ant-mine", "sk-ant-mine"),
+    ];
+    for (header, provider, credential, expected) in cases {
+        let answer = chat().header(header, provider).bearer(credential).send().await;
+        let body = answer.expect(200);
+        assert_eq!(body["choices"][0]["message"]["content"], "hello");
+        assert_eq!((&body["object"], &body["usage"]["total_tokens"]), (&json!("chat.completion"), &json!(5)));
+        let sent = proxy.upstream.requests().pop().unwrap();
+        assert_eq!((sent.target(), sent.header("x-api-key")), ("/v1/messages", Some(expected)));
+        assert_eq!((sent.header("authorization"), &sent.json()["model"]), (None, &json!("claude-x")));
+    }
+    // A request in the provider's own format stays as it is.
+    let body = json!({"model": "claude-x", "max_tokens": 5, "messages": [], "odd": 1});
+    let answer = call("/v1/messages", body).header("x-portkey-provider", "@claude-main").send().await;
+    assert_eq!((&answer.expect(200)["type"], &sent(&proxy.upstream)["odd"]), (&json!("message"), &json!(1)));
+    // Helicone forwards what it gets.
+    proxy.upstream.set_default_reply(good());
+    let body = json!({"model": "claude-x", "messages": []});
+    let helicone = post(&proxy, "/compat/helicone/v1/chat/completions", body)
+        .header("helicone-auth", &format!("Bearer {}", proxy.ada.api_key))
+        .header("helicone-target-provider", "claude-main");
+    helicone.send().await.expect(200);
+    assert_eq!(proxy.upstream.requests().pop().unwrap().target(), "/v1/chat/completions");
+}
+
+#[tokio::test]
+async fn fallbacks_in_a_body_of_litellm_replace_those_of_the_named_model() {
+    let FallbackChain { proxy, second, third } = &FallbackChain::start_with(&[ALL]).await;
+    let targets = json!([{"provider": "openai", "model": "a"}, {"provider": "second", "model": "b"}]);
+    proxy.save("chain", json!({"targets": targets})).await;
+    let long = json!({"provider": "second", "model": "long", "when": "context"});
+    proxy.save("short", json!({"targets": [{"provider": "openai", "model": "short"}, long]})).await;
+    let other = json!([{"provider": "third", "model": "c"}, {"provider": "second", "model": "d"}]);
+    proxy.save("other", json!({"targets": other})).await;
+    let broken = || Reply::json(500, "{}");
+    let too_long = || {
+        let error = json!({"error": {"code": "context_length_exceeded", "message": "too long"}});
+        Reply::json(400, &error.to_string())
+    };
+    proxy.upstream.set_default_reply(broken());
+    for upstream in [second, third] {
+        upstream.set_default_reply(good());
+    }
+    let ask = |model: &str, fallbacks: Value| {
+        let body = json!({"model": model, "messages": [], "fallbacks": fallbacks});
+        post(proxy, "/compat/litellm/v1/chat/completions", body).bearer(&proxy.ada.api_key)
+    };
+    for (fallbacks, served_by) in [
+        (Value::Null, ("second", "b")),
+        (json!(["other"]), ("third", "c")),
+        (json!([{"chain": ["third/e"]}]), ("third", "e")),
+        (json!([{"*": ["other"]}]), ("third", "c")),
+    ] {
+        let answer = ask("chain", fallbacks.clone()).send().await;
+        answer.expect(200);
+        assert_eq!(served(&answer), served_by, "{fallbacks}");
+    }
+    let calls_of_second = second.requests().len();
+    assert_eq!(calls_of_second, 1);
+    // No other model follows, neither of the first nor of the fallback.
+    third.push(broken());
+    for fallbacks in [json!([]), json!(["other"]), json!([{"another": ["other"]}])] {
+        let answer = ask("chain", fallbacks.clone()).send().await;
+        assert!(answer.status.is_server_error(), "{fallbacks}: {}", answer.text());
+    }
+    assert_eq!(second.requests().len(), calls_of_second);
+    // Lists by model say nothing about inputs that are too long.
+    proxy.upstream.set_default_reply(too_long());
+    assert_eq!(served(&ask("short", json!([{"short": ["other"]}])).send().await), ("second", "long"));
+    assert_eq!(ask("short", json!(["other"])).send().await.status, 400);
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ on_both!(a_plan_writes_nothing_and_shows_no_secret, |app| async move {
     assert_eq!(planned["plan"]["models"][1]["name"], "claude");
     assert_eq!(planned["plan"]["providers"][0]["has_api_key"], true);
     assert_eq!(planned["plan"]["providers"][0]["path_prefix"], "");
-    assert_eq!(planned["changes"]["created"].as_array().unwrap().len(), 4);
+    assert_eq!(planned["changes"]["created"].as_array().unwrap().len(), 5);
     let key = finding(&planned, "model_list[1].litellm_params.api_key");
     assert_eq!(key["status"], "manual");
     assert_eq!(finding(&planned, "router_settings.fallbacks")["status"], "approximate");
@@ -69,11 +69,12 @@ on_both!(an_import_is_applied_once, |app| async move {
     let ada = app.signup("acme").await;
     let body = json!({"source": "litellm", "data": litellm("http://127.0.0.1:9"), "apply": true});
     let first = import(&app, &ada, body.clone()).await.expect(200);
-    assert_eq!((&first["applied"], first["changes"]["created"].as_array().unwrap().len()), (&json!(true), 4));
+    assert_eq!((&first["applied"], first["changes"]["created"].as_array().unwrap().len()), (&json!(true), 5));
     assert_eq!(names(&app, &ada, "models").await, ["claude", "gpt-4o"]);
     assert_eq!(names(&app, &ada, "providers").await, ["anthropic", "openai"]);
+    assert_eq!(names(&app, &ada, "limits").await, ["model-claude"]);
     let second = import(&app, &ada, body).await.expect(200);
-    assert_eq!(second["changes"]["unchanged"].as_array().unwrap().len(), 4);
+    assert_eq!(second["changes"]["unchanged"].as_array().unwrap().len(), 5);
     assert!(second["changes"]["created"].as_array().unwrap().is_empty());
     let path = format!("/api/v1/orgs/{}/models/gpt-4o", ada.org_id);
     assert_eq!(app.get(&path).bearer(&ada.token).send().await.expect(200)["version"], 1);
@@ -118,6 +119,32 @@ on_both!(imports_are_for_admins_and_malformed_ones_are_refused, |app| async move
     import(&app, &ada, json!({"source": "nginx", "data": ""})).await.expect_error(400, "bad_request");
 });
 
+on_both!(limits_are_imported_with_their_keys_and_models, |app| async move {
+    let ada = app.signup("acme").await;
+    let rows = |rpm: u64| {
+        json!({
+            "keys": [
+                {"token": "a".repeat(64), "key_alias": "one", "team_id": "t"},
+                {"token": "b".repeat(64), "key_alias": "two", "team_id": "t"},
+            ],
+            "teams": [{"team_id": "t", "team_alias": "Search", "rpm_limit": rpm}],
+        })
+    };
+    let body = |rpm: u64, on_conflict: &str| json!({"source": "litellm-keys", "data": rows(rpm).to_string(), "apply": true, "on_conflict": on_conflict});
+    let done = import(&app, &ada, body(60, "fail")).await.expect(200);
+    assert_eq!(done["changes"]["created"].as_array().unwrap().len(), 3, "two keys and a limit");
+    let list = format!("/api/v1/orgs/{}/limits", ada.org_id);
+    let limit = app.get(&list).bearer(&ada.token).send().await.expect(200)["limits"][0].clone();
+    assert_eq!((&limit["name"], &limit["requests"]), (&json!("team-search"), &json!(60)));
+    let error = import(&app, &ada, body(90, "fail")).await.expect_error(409, "conflict");
+    assert!(error["message"].as_str().unwrap().contains("limit team-search"), "{error}");
+    let skipped = import(&app, &ada, body(90, "skip")).await.expect(200);
+    assert_eq!(skipped["changes"]["skipped"], json!([{"kind": "limit", "name": "team-search"}]));
+    import(&app, &ada, body(90, "replace")).await.expect(200);
+    let after = app.get(&list).bearer(&ada.token).send().await.expect(200)["limits"][0].clone();
+    assert_eq!((&after["id"], &after["requests"]), (&limit["id"], &json!(90)));
+});
+
 on_both!(keys_are_imported_by_their_hash, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
     let hash = hex::encode(Sha256::digest("sk-1234-from-litellm"));
@@ -129,7 +156,7 @@ on_both!(keys_are_imported_by_their_hash, |app| async move {
     let body = json!({"source": "litellm-keys", "data": rows.to_string(), "apply": true});
     let done = import(&app, &ada, body.clone()).await.expect(200);
     assert_eq!(done["plan"]["budgets"][0]["period"], "monthly");
-    assert_eq!(finding(&done, "keys[*].rpm_limit")["status"], "manual");
+    assert_eq!(finding(&done, "keys[*].rpm_limit")["status"], "approximate");
     let list = app.get("/api/v1/keys").bearer(&ada.token).send().await.expect(200);
     let of = |name: &str| {
         let keys = list["keys"].as_array().unwrap();
@@ -144,7 +171,16 @@ on_both!(keys_are_imported_by_their_hash, |app| async move {
     let budget = &budgets.expect(200)["budgets"][0];
     assert_eq!((&budget["hard_limit_usd"], &budget["spent_usd"]), (&json!(5.0), &json!(4.0)));
     assert_eq!(budget["opening_usd"], 4.0, "spent at the other gateway");
-    assert_eq!(done["plan"]["limits"][0]["requests"], 3);
+    assert_eq!(done["plan"]["limits"][0]["definition"]["requests"], 3);
+    let limits = app.get(&format!("/api/v1/orgs/{}/limits", ada.org_id)).bearer(&ada.token).send().await;
+    let limit = &limits.expect(200)["limits"][0];
+    assert_eq!(
+        (&limit["name"], &limit["scope"], &limit["requests"]),
+        (&json!("key-blocked"), &json!("key"), &json!(3))
+    );
+    assert_eq!(limit["scope_id"], of("blocked")["id"]);
+    let again = import(&app, &ada, body.clone()).await.expect(200);
+    assert_eq!(again["changes"]["created"], json!([]), "the same content changes nothing");
     // On native paths the key of another gateway is no key.
     app.get("/api/v1/keys").key("sk-1234-from-litellm").send().await.expect_error(401, "unauthorized");
     // A hash belongs to one organization.
@@ -234,9 +270,9 @@ async fn the_command_reads_the_environment() {
     assert_eq!(applied.code, Some(0), "{applied:?}");
     assert!(!applied.stdout.contains("sk-ant-of-the-file"));
     let applied: Value = serde_json::from_str(&applied.stdout).unwrap();
-    assert_eq!(applied["changes"]["created"].as_array().unwrap().len(), 4);
+    assert_eq!(applied["changes"]["created"].as_array().unwrap().len(), 5);
     let again: Value = serde_json::from_str(&gateway(&arguments).stdout).unwrap();
-    assert_eq!(again["changes"]["unchanged"].as_array().unwrap().len(), 4);
+    assert_eq!(again["changes"]["unchanged"].as_array().unwrap().len(), 5);
     assert_eq!(gateway(&["import", "litellm", "litellm.yaml", "--org", "nobody"]).code, Some(1));
     let retired = gateway(&["keys", "retire-foreign", "--org", "acme"]);
     assert!(retired.stdout.contains("0 imported keys"), "{retired:?}");

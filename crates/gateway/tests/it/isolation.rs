@@ -40,6 +40,7 @@ struct Things {
     delivery: String,
     export: String,
     budget: String,
+    limit: String,
     invite: String,
     user_session: String,
     audit: String,
@@ -100,6 +101,7 @@ impl Things {
                 "/id",
             )
             .await,
+            limit: make(below("limits"), json!({"name": "theirs", "requests": 9}), "/id").await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
@@ -137,6 +139,7 @@ impl Things {
             "deliveryId" => &self.delivery,
             "exportId" => &self.export,
             "budgetId" => &self.budget,
+            "limitId" => &self.limit,
             "inviteId" => &self.invite,
             "userSessionId" => &self.user_session,
             "auditId" => &self.audit,
@@ -161,9 +164,11 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        // Budgets and models reject unknown fields.
+        // Budgets, limits and models reject unknown fields.
         call = call.json(if path.contains("/budgets") {
             json!({"hard_limit_usd": 1})
+        } else if path.contains("/limits") {
+            json!({"name": "mine", "requests": 1})
         } else if path.contains("/models") {
             json!({"targets": [{"provider": "openai", "model": "x"}]})
         } else {
@@ -208,8 +213,9 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below = ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets"]
-        .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below =
+        ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets", "/limits"]
+            .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
         "/api/v1/webhooks",
@@ -247,6 +253,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
         &theirs.dataset,
         &theirs.rubric,
         &theirs.budget,
+        &theirs.limit,
         &theirs.model,
         &theirs.webhook,
         &theirs.export,

@@ -9,17 +9,20 @@ use crate::support::TestApp;
 use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, missing_id, time, with};
 
 const KEYS: &str = "/api/v1/keys";
-const SHAPE: [&str; 10] = [
+const SHAPE: [&str; 13] = [
     "app_id",
+    "class",
     "created_at",
     "created_by",
     "expires_at",
     "id",
     "key_prefix",
     "last_used_at",
+    "max_priority",
     "name",
     "revoked_at",
     "scopes",
+    "wait_ms",
 ];
 
 async fn make_app(app: &TestApp, token: &str, org: &str) -> String {
@@ -193,6 +196,9 @@ on_both!(the_last_uses_of_many_keys_are_recorded_together, |app| async move {
             created_at: now,
             expires_at: None,
             revoked_at: None,
+            class: None,
+            wait_ms: None,
+            max_priority: None,
             last_used_at: None,
         };
         let hash = gateway_core::accounts::KeyHash(Sha256::digest(key.id.to_string()).into());
@@ -230,6 +236,9 @@ on_both!(a_limit_is_a_whole_number_from_1_and_cut_to_200, |app| async move {
             created_at: app.app.services.clock.now(),
             expires_at: None,
             revoked_at: None,
+            class: None,
+            wait_ms: None,
+            max_priority: None,
             last_used_at: None,
         };
         let hash = gateway_core::accounts::KeyHash(Sha256::digest(key.id.to_string()).into());

@@ -36,6 +36,37 @@ fn named(name: &str, model: &str) -> Value {
     body
 }
 
+on_both!(definitions_have_a_limit_together, |app| async move {
+    let ada = app.signup("acme").await;
+    let long = |number: usize| {
+        let mut body = named(&format!("long-{number}"), "gpt-4o");
+        body["targets"][0]["params"] = json!({"instructions": "x".repeat(31_000)});
+        body
+    };
+    let mut count = 0;
+    let refused = loop {
+        let made = create(&app, &ada, long(count)).await;
+        if made.status != 201 {
+            break made;
+        }
+        count += 1;
+    };
+    assert_eq!(refused.expect_error(403, "quota_exceeded")["quota"], "model_bytes");
+    assert!((130..=135).contains(&count), "{count}");
+    create(&app, &ada, named("short", "gpt-4o")).await.expect(201);
+    let mut longer = long(0);
+    longer.as_object_mut().unwrap().remove("name");
+    update(&app, &ada, "short", longer.clone()).send().await.expect_error(403, "quota_exceeded");
+    let models =
+        json!([{"model_name": "more", "litellm_params": {"model": "openai/o3", "extra_body": longer}}]);
+    let data = json!({"model_list": models}).to_string();
+    let import = json!({"source": "litellm", "data": data, "apply": true});
+    let path = format!("/api/v1/orgs/{}/import", ada.org_id);
+    app.post(&path, import).bearer(&ada.token).send().await.expect_error(403, "quota_exceeded");
+    app.delete(&model_of(&ada, "long-0")).bearer(&ada.token).send().await.expect(200);
+    update(&app, &ada, "short", longer).send().await.expect(200);
+});
+
 on_both!(a_definition_is_returned_as_it_was_given, |app| async move {
     let ada = app.signup("acme").await;
     let given = json!({

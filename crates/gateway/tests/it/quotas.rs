@@ -182,7 +182,10 @@ on_both!(many_users_and_models_of_a_day_are_counted_together, |app| async move {
     let ada = app.signup("acme").await;
     let (store, now) = (&app.app.services.logs, app.app.services.clock.now());
     let noon = now.plus(-2 * DAY - now.0.rem_euclid(DAY) + DAY / 2);
-    let limits = BatchLimits { lines: LineLimits { by_user: 20, by_model: 30 }, ..BatchLimits::default() };
+    let limits = BatchLimits {
+        lines: LineLimits { by_user: 20, by_model: 30, spenders: 20 },
+        ..BatchLimits::default()
+    };
     let many = |from: i64, to: i64| -> Vec<LogRow> {
         let one = |number: i64| {
             with(row(&ada, noon.plus(number)), |row| {

@@ -247,7 +247,7 @@ on_both!(a_users_summary_adds_up_all_their_requests, |app| async move {
                 {"model": "dear", "requests": 1, "cost_usd": 1.5},
                 {"model": "cheap", "requests": 2, "cost_usd": 0.003},
             ],
-            "first_seen_at": start(), "last_seen_at": start().plus(55 * HOUR),
+            "first_seen_at": start(), "last_seen_at": start().plus(55 * HOUR), "budgets": [],
         })
     );
     let idle = app.get(&format!("/api/v1/users/{}/summary", ada.user_id)).bearer(&ada.token).send().await;

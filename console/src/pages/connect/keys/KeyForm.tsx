@@ -4,6 +4,7 @@ import { invalidate } from '@/api/query'
 import { parseScopes, validateScopes, formatScopes } from '@/lib/scope'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, toast } from '@/ui'
+import { KeyLimits } from './KeyLimits'
 import { NewKeySecret } from './NewKeySecret'
 import { ScopeBuilder } from './ScopeBuilder'
 import { useDisplayNames } from './useDisplayNames'
@@ -14,11 +15,15 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
   const [name, setName] = useState(apiKey?.name ?? '')
   const [appId, setAppId] = useState(apiKey?.app_id ?? '')
   const [choice, setChoice] = useState(parseScopes(apiKey?.scopes ?? []))
+  const [className, setClassName] = useState(apiKey?.class ?? '')
+  const [waitMs, setWaitMs] = useState(apiKey?.wait_ms?.toString() ?? '')
+  const [maxPriority, setMaxPriority] = useState(apiKey?.max_priority?.toString() ?? '')
   const [created, setMade] = useState<Schemas['CreatedKey'] | null>(null)
   const scopes = formatScopes(choice)
   const problem = validateScopes(scopes)
   const save = useAction(async () => {
-    const body = { name: name.trim(), app_id: appId || null, scopes }
+    const queueing = { class: className.trim() || null, wait_ms: waitMs === '' ? null : Number(waitMs), max_priority: maxPriority === '' ? null : Number(maxPriority) }
+    const body = { name: name.trim(), app_id: appId || null, scopes, ...queueing }
     if (apiKey) {
       await unwrap(client.PUT('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } }, body }))
       toast(`${body.name} is changed`)
@@ -34,7 +39,7 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
       action={save}
       submit={apiKey ? 'Save key' : 'Create key'}
       blocked={problem ?? false}
-      fields={['name', 'app_id']}
+      fields={['name', 'app_id', 'class', 'wait_ms', 'max_priority']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Name" hint="What uses it: you will look for it here." error={save.fields['name']}>
@@ -45,6 +50,21 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
         </Field>
       </div>
       <ScopeBuilder choice={choice} onChoice={setChoice} scopes={scopes} problem={problem} />
+      <details>
+        <summary className="cursor-pointer text-sm font-medium">When a limit is reached</summary>
+        <div className="mt-2 grid gap-3 sm:grid-cols-3">
+          <Field label="Class" hint="Limits can keep a share for it." error={save.fields['class']}>
+            <Input value={className} maxLength={40} placeholder="none" onChange={(event) => setClassName(event.target.value)} />
+          </Field>
+          <Field label="Wait, ms" hint="Instead of 429; X-Gateway-Wait overrides it." error={save.fields['wait_ms']}>
+            <Input type="number" min={0} max={30_000} step={1} value={waitMs} placeholder="0" onChange={(event) => setWaitMs(event.target.value)} />
+          </Field>
+          <Field label="Highest priority" hint="Of X-Gateway-Priority, 0 to 9." error={save.fields['max_priority']}>
+            <Input type="number" min={0} max={9} step={1} value={maxPriority} placeholder="9" onChange={(event) => setMaxPriority(event.target.value)} />
+          </Field>
+        </div>
+      </details>
+      {apiKey && <KeyLimits apiKey={apiKey} apps={apps} />}
     </FormDialog>
   )
 }

@@ -9,6 +9,7 @@ import { isUsable } from '@/lib/keyState'
 import { useNow } from '@/lib/useNow'
 import { Button, Empty, ErrorPanel, Field, Input, NoMatch, Page, Pager, Section, Select, SkeletonRows } from '@/ui'
 import { HistoryDialog } from '@/pages/org/audit/History'
+import { ImportedKeys } from './ImportedKeys'
 import { KeyDialog } from './KeyDialog'
 import { KeyTable } from './KeyTable'
 import { useDisplayNames } from './useDisplayNames'
@@ -71,6 +72,7 @@ export function Keys() {
               />
             </Field>
           </div>
+          <ImportedKeys keys={keys} now={now} />
           <Section flush>
             {shown.length === 0 ? (
               <NoMatch what="keys" onClear={() => void navigate({ search: {} })} />

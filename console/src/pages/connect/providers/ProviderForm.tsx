@@ -4,7 +4,7 @@ import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
-import { Field, FormDialog, Input, SecretInput, Select, TextArea, toast, toastWarning } from '@/ui'
+import { Field, FormDialog, Input, SecretInput, Select, Switch, TextArea, toast, toastWarning } from '@/ui'
 import { type Credential, CredentialList, credentialsBody } from './CredentialList'
 import type { Offer } from './ProviderCard'
 
@@ -26,12 +26,14 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
   const [apiKey, setApiKey] = useState('')
   const [headers, setHeaders] = useState('')
   const [models, setModels] = useState((stored?.models ?? []).join('\n'))
+  const [keepsNothing, setKeepsNothing] = useState(stored?.no_retention ?? false)
   const [credentials, setCredentials] = useState<Credential[]>((stored?.credentials ?? []).map((one) => ({ ...one, apiKey: '', isStored: true })))
   const isCustom = offer === null || !offer.builtIn
   const save = useAction(async () => {
     const body = {
       base_url: baseUrl.trim() || null,
       models: models.split(/\s+/).filter(Boolean),
+      no_retention: keepsNothing,
       ...(apiKey !== '' && { api_key: apiKey }),
       ...(headers.trim() !== '' && { headers: parseHeaders(headers) }),
       ...((credentials.length > 0 || (stored?.credentials.length ?? 0) > 0) && { api_keys: credentialsBody(credentials) }),
@@ -70,7 +72,7 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
         <Input mono type="url" value={baseUrl} placeholder="https://models.example.com" onChange={(event) => setBaseUrl(event.target.value)} />
       </Field>
       <details className="rounded-sm border border-line px-3 py-2" open={credentials.length > 0 || (isCustom && offer !== null)}>
-        <summary className="font-medium">More: several credentials, headers, models</summary>
+        <summary className="font-medium">More: several credentials, headers, models, retention</summary>
         <div className="mt-3 flex flex-col gap-3">
           <CredentialList credentials={credentials} onChange={setCredentials} />
           <Field label="Headers" hint={`${stored?.has_headers ? 'Set; what you write here replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={save.fields['headers']}>
@@ -79,6 +81,12 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           <Field label="Models" hint="One per line. Shown in lists; other models can still be called." error={save.fields['models']}>
             <TextArea mono rows={3} value={models} onChange={(event) => setModels(event.target.value)} />
           </Field>
+          <Switch
+            checked={keepsNothing}
+            onChange={(event) => setKeepsNothing(event.target.checked)}
+            label="Keeps nothing of calls"
+            hint="Your contract with the provider says so. Callers that ask for no retention (OpenRouter’s zdr) are served only by such providers."
+          />
         </div>
       </details>
     </FormDialog>

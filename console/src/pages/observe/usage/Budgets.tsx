@@ -38,20 +38,21 @@ export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
 function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
   const limit = budget.hard_limit_usd ?? budget.soft_limit_usd ?? 0
   const end = projectSpend(budget, now)
-  const over = limit > 0 && budget.spent_usd >= limit
+  const spent = budget.spent_usd ?? 0
+  const over = limit > 0 && spent >= limit
   const heading = limit > 0 && end !== null && end > limit
   return (
     <li className="py-2">
       <div className="flex flex-wrap items-baseline gap-2">
         <span className="font-medium">
-          {budget.scope === 'org' ? 'Organization' : budget.scope}, {budget.period}
+          {budget.scope === 'org' ? 'Organization' : budget.scope === 'user' ? `user ${budget.scope_id}` : budget.scope}, {budget.period}
         </span>
         {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">will not hold</Badge>}
         <span className="ml-auto tabular-nums">
-          {money(budget.spent_usd)} of {money(limit)}
+          {money(spent)} of {money(limit)}
         </span>
       </div>
-      <Meter share={limit === 0 ? 0 : budget.spent_usd / limit} color={over ? 'var(--err)' : heading ? 'var(--warn)' : 'var(--series-1)'} {...(budget.soft_limit_usd !== null && limit > 0 && { mark: budget.soft_limit_usd / limit })} />
+      <Meter share={limit === 0 ? 0 : spent / limit} color={over ? 'var(--err)' : heading ? 'var(--warn)' : 'var(--series-1)'} {...(budget.soft_limit_usd !== null && limit > 0 && { mark: budget.soft_limit_usd / limit })} />
       <p className="mt-1 text-xs text-muted">
         {end === null ? 'Too early to tell where it ends' : `About ${money(end)} by the end`}, starts anew {ago(budget.resets_at, now)}
       </p>

@@ -12,11 +12,13 @@ interface RankingProps {
   by: Group
   name: string
   rows: readonly Row[]
+  /** A further column after the costs. */
+  extra?: Column<Row> | undefined
   onOpen(filter: LogFilter): void
 }
 
 /** Groups ranked by spend. Enter opens the filtered logs if logs support the filter. */
-export function Ranking({ by, name, rows, onOpen }: RankingProps) {
+export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
   const toFilter = LOGS_BY[by]
   const columns: Column<Row>[] = [
@@ -32,6 +34,7 @@ export function Ranking({ by, name, rows, onOpen }: RankingProps) {
       ),
     },
     { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : money(row.cost_usd)) },
+    ...(extra ? [extra] : []),
     { key: 'share', header: 'Share', number: true, from: 'sm', cell: (row) => percent(total === 0 ? null : (row.cost_usd ?? 0) / total) },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
     { key: 'errors', header: 'Errors', number: true, from: 'md', cell: (row) => percent(row.requests === 0 ? null : row.errors / row.requests) },

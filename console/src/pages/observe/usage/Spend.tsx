@@ -1,5 +1,6 @@
 import { useNavigate } from '@tanstack/react-router'
 import { Download } from 'lucide-react'
+import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { pollingOptions } from '@/api/query'
@@ -7,11 +8,12 @@ import { toCsv } from '@/lib/csv'
 import { download } from '@/lib/download'
 import { compact, money, percent, plural } from '@/lib/format'
 import { useRange } from '@/lib/useRange'
-import { Button, Empty, ErrorPanel, Section, Select, Skeleton, SkeletonRows } from '@/ui'
+import { Button, Empty, ErrorPanel, Section, Select, Skeleton, SkeletonRows, type Column } from '@/ui'
 import { Budgets } from './Budgets'
 import { CostChart } from './CostChart'
 import { Ranking } from './Ranking'
 import { GROUPS, type Group } from './search'
+import { UserBudget, UserBudgetForm } from './UserBudget'
 
 const NAMES: Record<Group, string> = { model: 'Model', provider: 'Provider', key: 'Key', team: 'Team', app: 'Application', user: 'User', prompt: 'Prompt' }
 
@@ -20,11 +22,19 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
   const navigate = useNavigate()
   const range = useRange()
   const { from, to } = range
+  const [userBudget, setUserBudget] = useState<string | null>(null)
   const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by } } }, pollingOptions(60_000))
   const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, pollingOptions(60_000))
   // Placeholder data may belong to the previous grouping; ignore it.
   const rows = breakdown.data?.by === by ? breakdown.data.rows : null
 
+  const allBudgets = budgets.data?.budgets ?? []
+  const budgetColumn: Column<Schemas['BreakdownRow']> = {
+    key: 'budget',
+    header: 'Budget',
+    number: true,
+    cell: ({ key }) => key !== null && <UserBudget user={key} budgets={allBudgets} onSet={() => setUserBudget(key)} />,
+  }
   const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(rows ?? [], by))
   return (
     <div className="flex flex-col gap-4 pt-4">
@@ -54,11 +64,12 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
         <Empty title="Nothing was used in this range">Choose a longer range at the top. Costs appear here within seconds of a request.</Empty>
       ) : (
         <>
-          <CostChart range={range} by={by} rows={rows} budgets={budgets.data?.budgets ?? []} />
-          <Ranking by={by} name={NAMES[by]} rows={rows} onOpen={(filter) => void navigate({ to: '/logs', search: filter })} />
+          <CostChart range={range} by={by} rows={rows} budgets={allBudgets} />
+          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(filter) => void navigate({ to: '/logs', search: filter })} />
         </>
       )}
-      <Budgets budgets={budgets.data?.budgets} error={budgets.error} onRetry={() => void budgets.refetch()} />
+      {userBudget !== null && <UserBudgetForm user={userBudget} budgets={allBudgets} onClose={() => setUserBudget(null)} />}
+      <Budgets budgets={budgets.data?.budgets.filter((budget) => budget.spent_usd !== null)} error={budgets.error} onRetry={() => void budgets.refetch()} />
     </div>
   )
 }

@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router'
 import { Pencil, Trash2 } from 'lucide-react'
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
@@ -19,7 +20,7 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
   const now = useNow(30_000)
   const { spent_usd: spent, soft_limit_usd: soft, hard_limit_usd: hard } = budget
   const limit = hard ?? soft ?? 0
-  const share = limit > 0 ? spent / limit : 1
+  const share = spent === null ? 0 : limit > 0 ? spent / limit : 1
   const ahead = projectSpend(budget, now)
   const state = stateOf(budget)
   return (
@@ -31,15 +32,29 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
         <Button kind="ghost" size="sm" square needs="admin" aria-label={`Edit the budget of ${name}`} icon={<Pencil size={14} aria-hidden />} onClick={onEdit} />
         <Button kind="ghost" size="sm" square needs="admin" aria-label={`Delete the budget of ${name}`} icon={<Trash2 size={14} aria-hidden />} onClick={onDelete} />
       </div>
-      <div className="flex items-baseline gap-2">
-        <span className="text-xl font-semibold tabular-nums">{money(spent)}</span>
-        <span className="text-muted">
-          of {money(limit)} {budget.period}
-        </span>
-        <span className="ml-auto text-muted tabular-nums">{percent(share)}</span>
-      </div>
-      <Meter share={share} color={`var(--${COLORS[state.tone]})`} mark={hard !== null && soft !== null && hard > 0 ? soft / hard : undefined} />
-      <Status tone={state.tone}>{state.text}</Status>
+      {spent === null ? (
+        <>
+          <div className="flex items-baseline gap-2">
+            <span className="text-xl font-semibold tabular-nums">{money(limit)}</span>
+            <span className="text-muted">each, {budget.period}</span>
+          </div>
+          <p className="text-xs text-muted">
+            Holds for each end user without a budget of its own. What they spent: <Link to="/usage" search={{ by: 'user' }} className="text-accent underline">usage by user</Link>.
+          </p>
+        </>
+      ) : (
+        <>
+          <div className="flex items-baseline gap-2">
+            <span className="text-xl font-semibold tabular-nums">{money(spent)}</span>
+            <span className="text-muted">
+              of {money(limit)} {budget.period}
+            </span>
+            <span className="ml-auto text-muted tabular-nums">{percent(share)}</span>
+          </div>
+          <Meter share={share} color={`var(--${COLORS[state.tone]})`} mark={hard !== null && soft !== null && hard > 0 ? soft / hard : undefined} />
+          <Status tone={state.tone}>{state.text}</Status>
+        </>
+      )}
       <dl className="grid grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 text-xs">
         <dt className="text-muted">Soft limit</dt>
         <dd className="tabular-nums">{money(soft)}</dd>
@@ -51,8 +66,12 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
             {ago(budget.resets_at, now)}, {time(budget.resets_at, zone)}
           </time>
         </dd>
-        <dt className="text-muted">At this pace</dt>
-        <dd className={ahead !== null && ahead > limit ? 'text-warn' : undefined}>{ahead === null ? 'too early to tell' : `${money(ahead)} by then`}</dd>
+        {spent !== null && (
+          <>
+            <dt className="text-muted">At this pace</dt>
+            <dd className={ahead !== null && ahead > limit ? 'text-warn' : undefined}>{ahead === null ? 'too early to tell' : `${money(ahead)} by then`}</dd>
+          </>
+        )}
       </dl>
     </li>
   )
@@ -61,6 +80,7 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
 const COLORS: Record<Tone, string> = { ok: 'ok', warn: 'warn', err: 'err', accent: 'accent', muted: 'muted' }
 
 function stateOf({ spent_usd: spent, soft_limit_usd: soft, hard_limit_usd: hard }: Schemas['Budget']): { tone: Tone; text: string } {
+  if (spent === null) return { tone: 'muted', text: 'each user by itself' }
   if (hard !== null && spent >= hard) return { tone: 'err', text: 'spent: requests are refused' }
   if (soft !== null && spent >= soft) return { tone: 'warn', text: 'soft limit reached' }
   return { tone: 'ok', text: 'within limits' }

@@ -2,6 +2,7 @@ import { useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
+import { EVERY_USER } from '@/lib/budget'
 import { useAction } from '@/lib/useAction'
 import { Field, FormDialog, Input, Select, toast } from '@/ui'
 import type { ScopeNames } from './useScopeNames'
@@ -11,6 +12,7 @@ const SCOPES: { value: Schemas['BudgetScope']; label: string }[] = [
   { value: 'team', label: 'A team' },
   { value: 'app', label: 'An app' },
   { value: 'key', label: 'A key' },
+  { value: 'user', label: 'End users' },
 ]
 const UNPRICED: { value: Schemas['UnpricedCalls']; label: string }[] = [
   { value: 'allow', label: 'Allow, count nothing' },
@@ -19,17 +21,26 @@ const UNPRICED: { value: Schemas['UnpricedCalls']; label: string }[] = [
 ]
 const PERIODS: Schemas['Period'][] = ['daily', 'weekly', 'monthly']
 
-export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget'] | null; names: ScopeNames; onClose: () => void }) {
+interface Props {
+  budget: Schemas['Budget'] | null
+  names: ScopeNames
+  /** The user that a new budget is for. */
+  user?: string
+  onClose: () => void
+}
+
+export function BudgetForm({ budget, names, user, onClose }: Props) {
   const { orgId } = useMe()
-  const [scope, setScope] = useState<Schemas['BudgetScope']>(budget?.scope ?? 'org')
-  const [scopeId, setScopeId] = useState(budget?.scope_id ?? '')
+  const [scope, setScope] = useState<Schemas['BudgetScope']>(budget?.scope ?? (user === undefined ? 'org' : 'user'))
+  const [scopeId, setScopeId] = useState(budget?.scope === 'user' ? '' : (budget?.scope_id ?? ''))
+  const [userName, setUserName] = useState(budget?.scope === 'user' && budget.scope_id !== EVERY_USER ? budget.scope_id : (user ?? ''))
   const [period, setPeriod] = useState<Schemas['Period']>(budget?.period ?? 'monthly')
   const [soft, setSoft] = useState(budget?.soft_limit_usd?.toString() ?? '')
   const [hard, setHard] = useState(budget?.hard_limit_usd?.toString() ?? '')
   const [unpriced, setUnpriced] = useState<Schemas['UnpricedCalls']>(budget?.unpriced ?? 'allow')
   const [flat, setFlat] = useState(budget?.unpriced_flat_usd?.toString() ?? '')
   const choices = names.choices(scope)
-  const chosen = choices.some((choice) => choice.value === scopeId) ? scopeId : (choices[0]?.value ?? '')
+  const chosen = scope === 'user' ? userName.trim() || EVERY_USER : choices.some((choice) => choice.value === scopeId) ? scopeId : (choices[0]?.value ?? '')
   const save = useAction(async () => {
     const body = { scope, scope_id: chosen, period, soft_limit_usd: amount(soft), hard_limit_usd: amount(hard), unpriced, unpriced_flat_usd: unpriced === 'flat' ? amount(flat) : null }
     if (budget) await unwrap(client.PUT('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } }, body }))
@@ -38,7 +49,7 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
     toast(budget ? 'The budget is changed' : 'The budget holds from now on')
     onClose()
   })
-  const problem = choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit lies above the hard one' : false
+  const problem = scope !== 'user' && choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit lies above the hard one' : false
   return (
     <FormDialog
       onClose={onClose}
@@ -52,9 +63,15 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
         <Field label="For" error={save.fields['scope']}>
           <Select autoFocus value={scope} onChange={(event) => setScope(event.target.value as Schemas['BudgetScope'])} options={SCOPES} />
         </Field>
-        <Field label="Which" error={save.fields['scope_id']}>
-          <Select value={chosen} disabled={scope === 'org'} onChange={(event) => setScopeId(event.target.value)} options={choices} />
-        </Field>
+        {scope === 'user' ? (
+          <Field label="Which" hint="As X-Gateway-User names them." error={save.fields['scope_id']}>
+            <Input value={userName} maxLength={256} placeholder="each user" onChange={(event) => setUserName(event.target.value)} />
+          </Field>
+        ) : (
+          <Field label="Which" error={save.fields['scope_id']}>
+            <Select value={chosen} disabled={scope === 'org'} onChange={(event) => setScopeId(event.target.value)} options={choices} />
+          </Field>
+        )}
         <Field label="Each" error={save.fields['period']}>
           <Select value={period} onChange={(event) => setPeriod(event.target.value as Schemas['Period'])} options={PERIODS.map((one) => ({ value: one, label: { daily: 'day', weekly: 'week', monthly: 'month' }[one] }))} />
         </Field>
@@ -77,6 +94,11 @@ export function BudgetForm({ budget, names, onClose }: { budget: Schemas['Budget
           </Field>
         )}
       </div>
+      {scope === 'user' && (
+        <p className="text-xs text-muted">
+          {chosen === EVERY_USER ? 'Each user may spend this by itself, unless it has a budget of its own.' : `Replaces the budget for each user, if there is one, for ${chosen}.`}
+        </p>
+      )}
       {typeof problem === 'string' && (
         <p className="text-xs text-muted" role="status">
           {problem}

@@ -1,6 +1,7 @@
 /** Display names of budget scopes. */
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
+import { EVERY_USER } from '@/lib/budget'
 
 type Scope = Schemas['BudgetScope']
 
@@ -25,7 +26,10 @@ export function useScopeNames(): ScopeNames {
         return (apps.data?.apps ?? []).map((app) => ({ value: app.id, label: app.name }))
       case 'key':
         return (keys.data?.keys ?? []).filter((key) => key.revoked_at === null).map((key) => ({ value: key.id, label: `${key.name} (${key.key_prefix}…)` }))
+      case 'user':
+        return []
     }
   }
-  return { choices, of: (scope, id) => choices(scope).find((choice) => choice.value === id)?.label ?? `a ${scope} that is gone` }
+  const ofUser = (id: string) => (id === EVERY_USER ? 'Each user' : id)
+  return { choices, of: (scope, id) => (scope === 'user' ? ofUser(id) : undefined) ?? choices(scope).find((choice) => choice.value === id)?.label ?? `a ${scope} that is gone` }
 }

@@ -133,6 +133,10 @@ impl Ledger {
         }
     }
 
+    pub(super) fn rows_are_stored(&self) -> bool {
+        self.rows.values().all(|row| matches!(row.state, RowState::Stored { .. } | RowState::Included))
+    }
+
     fn set_state(&mut self, id: i64, state: RowState) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.state = state;

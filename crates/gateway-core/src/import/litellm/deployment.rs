@@ -24,6 +24,8 @@ pub struct Deployment {
     pub order: Option<f64>,
     /// In the order in which LiteLLM looks at them.
     pub weights: [Option<f64>; 3],
+    /// How many calls it takes at the same time.
+    pub concurrent: Option<f64>,
     pub first_byte_timeout_ms: Option<u64>,
     pub price: Option<ModelPrice>,
     pub description: Option<String>,
@@ -97,6 +99,7 @@ fn read_entry(report: &mut Report, path: &str, entry: &Value, shared: &mut Share
         inner.or_else(|| report.number(path, entry, name))
     };
     let weights = [numbers("weight"), numbers("rpm"), numbers("tpm")];
+    let concurrent = numbers("max_parallel_requests");
     let timeouts = ["timeout", "request_timeout"];
     let body = params.get("extra_body").and_then(|body| report.object(&join(&at, "extra_body"), body));
     let target = Target {
@@ -116,6 +119,7 @@ fn read_entry(report: &mut Report, path: &str, entry: &Value, shared: &mut Share
         target,
         order: report.number(&at, &params, "order"),
         weights,
+        concurrent,
         first_byte_timeout_ms: report.seconds(&at, &params, "stream_timeout"),
         price: price(report, (&at, &params), (&info_at, info)),
         description: report

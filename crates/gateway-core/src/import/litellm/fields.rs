@@ -4,8 +4,9 @@ use super::super::report::Fate::{Approximate, Exact, Inner, Manual, Unsupported}
 use super::super::report::{Fate, Known};
 
 const DEFAULT: Fate = Exact("becomes a default of the target, which the caller's body overrides");
-const LIMIT: Fate = Manual(
-    "limits are shown in the plan and not imported; calls are shared by rpm, else tpm, where there is no weight",
+const LIMIT: Fate = Approximate(
+    "becomes a limit of the model: what its deployments allow together, none where one of them has none; calls are \
+     shared by rpm, else tpm, where there is no weight",
 );
 const PRICE: Fate = Exact("becomes the price of the model");
 const CALLBACK: Fate =
@@ -225,7 +226,7 @@ pub const SETTINGS: &Known = &[
     ("default_team_settings", CALLBACK),
     ("max_budget", Manual("create a budget of the organization: POST /orgs/:orgId/budgets")),
     ("budget_duration", Manual("create a budget of the organization: POST /orgs/:orgId/budgets")),
-    ("max_end_user_budget", Manual("budgets of users are not imported")),
+    ("max_end_user_budget", Approximate("becomes a monthly budget of each user; LiteLLM's has no period")),
     ("max_internal_user_budget", Manual("budgets of members are not imported")),
     ("internal_user_budget_duration", Manual("budgets of members are not imported")),
     ("default_internal_user_params", OWN_AUTH),
@@ -280,8 +281,11 @@ pub const GENERAL: &Known = &[
     ("alerting_threshold", Manual("use POST /webhooks")),
     ("alert_types", Manual("use POST /webhooks")),
     ("alert_to_webhook_url", Manual("use POST /webhooks")),
-    ("max_parallel_requests", LIMIT),
-    ("global_max_parallel_requests", LIMIT),
+    (
+        "max_parallel_requests",
+        Manual("create limits of the models with `concurrent`: POST /orgs/:orgId/limits"),
+    ),
+    ("global_max_parallel_requests", Exact("becomes a limit of concurrent calls of the organization")),
     ("max_request_size_mb", OPERATOR),
     ("max_response_size_mb", OPERATOR),
     ("proxy_batch_write_at", OPERATOR),

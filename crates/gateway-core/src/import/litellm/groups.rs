@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
+use super::super::Status;
 use super::super::assemble::{Level, whole_weights};
+use super::super::limits::Amounts;
 use super::super::report::{Report, item, join, whole};
-use super::super::{LimitScope, PlannedLimit, Status};
 use super::deployment::{Deployment, RPM, TPM};
 use crate::models::{MAX_TARGETS, Mode, NamedModels};
 
@@ -33,16 +34,17 @@ pub fn group(deployments: Vec<Deployment>) -> Vec<Group> {
 }
 
 impl Group {
-    /// What its deployments allow per minute together. One without a limit has no end.
-    pub fn limit(&self) -> Option<PlannedLimit> {
-        let sum = |kind: usize| {
-            let given = self.deployments.iter().map(|deployment| deployment.weights[kind]);
+    /// What its deployments allow together. One without a limit has no end.
+    pub fn amounts(&self) -> Amounts {
+        let sum = |of: &dyn Fn(&Deployment) -> Option<f64>| {
+            let given = self.deployments.iter().map(of);
             given.sum::<Option<f64>>().filter(|sum| *sum > 0.0).map(whole)
         };
-        let (requests, tokens) = (sum(RPM), sum(TPM));
-        requests.or(tokens)?;
-        let (scope, name) = (LimitScope::Model, self.name.clone());
-        Some(PlannedLimit { scope, name, requests, tokens, concurrent: None })
+        Amounts {
+            requests: sum(&|deployment| deployment.weights[RPM]),
+            tokens: sum(&|deployment| deployment.weights[TPM]),
+            concurrent: sum(&|deployment| deployment.concurrent),
+        }
     }
 
     /// Its targets, those of a lower `order` first. `providers` has the names of the endpoints.

@@ -10,11 +10,15 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::assemble::{Level, empty, push, set_targets};
+use super::limits::{Amounts, Limits, Owner, Wanted};
 use super::providers::Endpoints;
 use super::report::{Report, item, join, whole};
 use super::{
-    Environment, Import, ImportError, Plan, PlannedGuardrail, PlannedModel, PlannedSettings, Status, parse,
+    Environment, Import, ImportError, Plan, PlannedGuardrail, PlannedLimit, PlannedModel, PlannedSettings,
+    PlannedUserBudget, Status, parse,
 };
+use crate::budget::{Period, limit_units};
+use crate::limits::Window;
 use crate::llm::failure::Refusal;
 use crate::llm::prompt_cache::{PromptCache, PromptCacheMode};
 use crate::models::{CacheDefault, CacheDefaultMode, Definition, MAX_TARGETS, Mode};
@@ -64,14 +68,51 @@ pub fn plan(text: &str, env: Environment<'_>) -> Result<Import, ImportError> {
     };
     let deployments: Vec<Deployment> = entries.iter().enumerate().filter_map(read).collect();
     let groups = group(deployments);
-    let limits = groups.iter().filter_map(Group::limit).collect();
+    let limits = limits(&mut report, &groups, general);
+    let user_budgets = user_budget(&mut report, settings).into_iter().collect();
     let models = models(&mut report, &groups, &endpoints.names(), (router, settings));
     let guardrails = guardrails(root.get("guardrails"), settings.1.get("guardrails"));
     let is_silent = settings.1.get("turn_off_message_logging") == Some(&Value::Bool(true));
     let settings = PlannedSettings { log_bodies: is_silent.then_some(false) };
     let providers = endpoints.into_planned();
-    let plan = Plan { providers, models, limits, guardrails, settings, ..Plan::default() };
+    let plan = Plan { providers, models, user_budgets, limits, guardrails, settings, ..Plan::default() };
     Ok(Import { plan, findings: report.into_findings() })
+}
+
+/// The limits of the models, and that of all calls together.
+fn limits(report: &mut Report, groups: &[Group], (general_at, general): Section<'_>) -> Vec<PlannedLimit> {
+    let mut limits = Limits::default();
+    for group in groups {
+        let amounts = group.amounts();
+        let path = group.deployments.first().map_or("model_list", |deployment| deployment.path.as_str());
+        if group.name.contains('*') && !amounts.is_nothing() {
+            let message = "the limit of a pattern is left out: create one with its models in `models`";
+            report.set(path, Status::Manual, message);
+            continue;
+        }
+        let (title, owner) = (format!("model {}", group.name), Owner::Model(group.name.clone()));
+        let (models, window) = (None, Window::Minute);
+        limits.add(report, path, Wanted { title: &title, owner, models, amounts, window });
+    }
+    let field = "global_max_parallel_requests";
+    let concurrent = report.number(general_at, general, field).map(whole);
+    let amounts = Amounts { concurrent, ..Amounts::default() };
+    let (title, owner) = ("all calls", Owner::Org);
+    let wanted = Wanted { title, owner, models: None, amounts, window: Window::Minute };
+    limits.add(report, &join(general_at, field), wanted);
+    limits.into_planned()
+}
+
+/// The budget that each end user has.
+fn user_budget(report: &mut Report, (at, settings): Section<'_>) -> Option<PlannedUserBudget> {
+    let field = "max_end_user_budget";
+    let usd = report.number(at, settings, field)?;
+    if limit_units(usd).is_err() {
+        report.set(&join(at, field), Status::Manual, "is no amount that a budget may have; it is left out");
+        return None;
+    }
+    let (user, period) = ("*".to_owned(), Period::Monthly);
+    Some(PlannedUserBudget { user, period, soft_limit_usd: None, hard_limit_usd: Some(usd) })
 }
 
 /// `credential_list` by name.

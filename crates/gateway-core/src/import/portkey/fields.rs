@@ -4,7 +4,9 @@ use super::super::report::Fate::{Approximate, Exact, Inner, Manual, Unsupported}
 use super::super::report::{Fate, Known};
 
 const GUARDRAIL: Fate = Manual("guardrails are shown in the plan and not imported");
-const LIMIT: Fate = Manual("limits are not imported");
+const LIMIT: Fate = Approximate(
+    "becomes a limit of the models that configs call through it; calls of others through it are not counted",
+);
 const INFORMATION: Fate = Exact("is information that the gateway does not need");
 
 pub const ROOT: &Known = &[("configs", Inner), ("virtual_keys", Inner)];

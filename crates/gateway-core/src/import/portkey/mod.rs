@@ -2,6 +2,7 @@
 //! key a provider of its name. The values of virtual keys cannot be exported, so they are stored by hand.
 
 mod fields;
+mod limits;
 mod strategy;
 mod target;
 
@@ -82,6 +83,8 @@ struct Importer {
     providers: Vec<PlannedProvider>,
     models: Vec<PlannedModel>,
     guardrails: Vec<PlannedGuardrail>,
+    /// Path, virtual key and limits of it.
+    rate_limits: Vec<(String, String, Vec<Value>)>,
 }
 
 impl Importer {
@@ -90,9 +93,10 @@ impl Importer {
         for target in self.models.iter_mut().flat_map(|model| &mut model.definition.targets) {
             name_endpoints(target, &names);
         }
+        let limits = limits::planned(&mut self.report, &self.rate_limits, &self.models);
         self.providers.extend(self.endpoints.into_planned());
         let Self { providers, models, guardrails, .. } = self;
-        let plan = Plan { providers, models, guardrails, ..Plan::default() };
+        let plan = Plan { providers, models, limits, guardrails, ..Plan::default() };
         Import { plan, findings: self.report.into_findings() }
     }
 
@@ -115,6 +119,9 @@ impl Importer {
                         self.report.set(&at, Status::Manual, message);
                     }
                     self.endpoints.reserve(&slug);
+                    let limits_at = join(&at, "rate_limits");
+                    let limits = self.report.list(&limits_at, entry.get("rate_limits")).to_vec();
+                    self.rate_limits.push((limits_at, slug.clone(), limits));
                     let kind = kind.to_owned();
                     let (base_url, path_prefix, headers) = (None, None, BTreeMap::new());
                     self.providers.push(PlannedProvider {

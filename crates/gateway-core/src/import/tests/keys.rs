@@ -2,6 +2,77 @@
 
 use super::*;
 
+/// Name, keys and numbers of a limit.
+fn limit(planned: &PlannedLimit) -> (&str, Vec<usize>, Value) {
+    let mut fields = serde_json::to_value(&planned.definition).unwrap();
+    for name in ["name", "scope", "per", "window", "count_cached", "missing", "mode", "enabled"] {
+        fields.as_object_mut().unwrap().remove(name);
+    }
+    (&planned.definition.name, planned.keys.clone(), fields)
+}
+
+#[test]
+fn limits_of_keys_and_teams_are_shared_by_their_keys() {
+    let by_model = json!({"model_tpm_limit": {"gpt-4o": 900}, "model_rpm_limit": {"gpt-4o": 9, "o3": 0}});
+    let text = json!({
+        "keys": [
+            {"token": "a".repeat(64), "key_alias": "one", "team_id": "t", "tpm_limit": 1000, "max_parallel_requests": 3},
+            {"token": "b".repeat(64), "key_alias": "two", "team_id": "t", "metadata": by_model.to_string()},
+            {"token": "c".repeat(64), "key_alias": "three", "rpm_limit": 0},
+        ],
+        "teams": [
+            {"team_id": "t", "team_alias": "Search", "rpm_limit": 60},
+            {"team_id": "u", "rpm_limit": 60},
+        ],
+    });
+    let import = imported(Source::LitellmKeys, &text.to_string());
+    let limits: Vec<_> = import.plan.limits.iter().map(limit).collect();
+    assert_eq!(
+        limits,
+        [
+            ("key-one", vec![0], json!({"tokens": 1000, "concurrent": 3})),
+            ("key-two-gpt-4o", vec![1], json!({"requests": 9, "tokens": 900, "models": ["gpt-4o"]})),
+            ("team-search", vec![0, 1], json!({"requests": 60})),
+        ]
+    );
+    assert_eq!(finding(&import, "teams[*].rpm_limit").status, Status::Approximate);
+    assert_eq!(finding(&import, "teams[1]").status, Status::Manual);
+}
+
+#[test]
+fn customers_become_budgets_of_users() {
+    let text = json!({
+        "keys": [{"token": "a".repeat(64)}],
+        "customers": [
+            {"user_id": "ann", "budget_id": "b1"},
+            {"user_id": "bob", "litellm_budget_table": {"max_budget": 2.5, "soft_budget": 1, "budget_duration": "1d"}},
+            {"user_id": "cat", "budget_id": "b2"},
+            {"user_id": "dan", "blocked": true},
+            {"user_id": "*", "budget_id": "b1"},
+            {"user_id": "ann", "budget_id": "b1"},
+        ],
+        "budgets": [
+            {"budget_id": "b1", "max_budget": 10, "budget_duration": "30d", "rpm_limit": 5},
+            {"budget_id": "b2", "max_budget": 10},
+        ],
+    });
+    let import = imported(Source::LitellmKeys, &text.to_string());
+    let budget = |user: &str, period, soft, hard| PlannedUserBudget {
+        user: user.to_owned(),
+        period,
+        soft_limit_usd: soft,
+        hard_limit_usd: Some(hard),
+    };
+    assert_eq!(
+        import.plan.user_budgets,
+        [budget("ann", Period::Monthly, None, 10.0), budget("bob", Period::Daily, Some(1.0), 2.5)]
+    );
+    assert_eq!(finding(&import, "customers[2].budget_duration").status, Status::Manual);
+    assert_eq!(finding(&import, "customers[*].blocked").status, Status::Manual);
+    assert_eq!(finding(&import, "customers[4]").status, Status::Unsupported);
+    assert_eq!(finding(&import, "budgets[*].rpm_limit").status, Status::Manual);
+}
+
 #[test]
 fn keys_keep_their_hash_scopes_and_budget() {
     for text in [LITELLM_KEYS, LITELLM_DUMP] {
@@ -29,10 +100,9 @@ fn keys_keep_their_hash_scopes_and_budget() {
             opening_until: None,
         };
         assert_eq!(import.plan.budgets, [budget]);
-        let (scope, name) = (LimitScope::Key, "ci".to_owned());
-        let limit = PlannedLimit { scope, name, requests: Some(60), tokens: None, concurrent: None };
-        assert_eq!(import.plan.limits, [limit]);
-        assert_eq!(finding(&import, "keys[*].rpm_limit").status, Status::Manual);
+        let limits: Vec<_> = import.plan.limits.iter().map(limit).collect();
+        assert_eq!(limits, [("key-ci", vec![0], json!({"requests": 60}))]);
+        assert_eq!(finding(&import, "keys[*].rpm_limit").status, Status::Approximate);
         assert_eq!(finding(&import, "keys[3].models").status, Status::Manual);
         assert_eq!(finding(&import, "keys[4].token").status, Status::Unsupported);
     }

@@ -12,6 +12,7 @@ fn reads_the_fields_of_every_provider() {
         chat,
         Ok(RequestPeek {
             model: Some("gpt-4o".into()),
+            model_at: Some(64..72),
             stream: Some(true),
             include_usage: Some(false),
             max_tokens: Some(9),
@@ -83,7 +84,8 @@ fn a_field_of_another_type_does_not_hide_the_others() {
     }
     let long = "x".repeat(70_000);
     let read = peek(format!(r#"{{"model":"a","max_tokens":"{long}","user":"{long}"}}"#).as_bytes()).unwrap();
-    assert_eq!(read, RequestPeek { model: Some("a".into()), ..RequestPeek::default() });
+    let expected = RequestPeek { model: Some("a".into()), model_at: Some(9..12), ..RequestPeek::default() };
+    assert_eq!(read, expected);
     for model in ["1", "null", r#""\ud800""#, &format!("\"{long}\"")] {
         let read = peek(format!(r#"{{"model":{model},"max_tokens":5}}"#).as_bytes()).unwrap();
         assert_eq!((read.model, read.max_tokens), (None, Some(5)));
@@ -152,6 +154,14 @@ fn the_model_is_replaced_and_every_other_byte_stays() {
         let edited = replace_model(body.as_bytes(), "new \"m\"");
         assert_eq!(edited.map(|edited| String::from_utf8(edited).unwrap()).as_deref(), expected, "{body}");
     }
+    let body = br#"{"a":1,"model":"x\u0020y","b":2}"#;
+    let at = peek(body).unwrap().model_at.unwrap();
+    for model in ["gpt-4o", "new \"m\"", "back\\slash", "tab\t", "ü"] {
+        let edited = replace_model_at(body, &at, model);
+        assert_eq!(edited, replace_model(body, model));
+        assert_eq!(serde_json::from_slice::<Value>(&edited.unwrap()).unwrap()["model"], model);
+    }
+    assert_eq!(replace_model_at(b"{}", &at, "m"), None);
 }
 
 /// What a lenient server reads as a count.

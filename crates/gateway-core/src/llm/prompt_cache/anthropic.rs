@@ -6,12 +6,12 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::layout::{
-    CallersMarks, Layout, Place, has_value, items, latest_items, member, object, text_place,
+    CallersMarks, Layout, Parts, Place, content_of, has_value, items, latest_items, member, object,
+    text_place,
 };
 
 const MAX_MARKS: usize = 4;
 static BODY: [&str; 4] = ["cache_control", "tools", "system", "messages"];
-static MESSAGE: [&str; 1] = ["content"];
 static BLOCK: [&str; 4] = ["type", "text", "cache_control", "content"];
 static TTL: [&str; 1] = ["ttl"];
 
@@ -19,17 +19,9 @@ pub(super) fn layout(body: &[u8]) -> Option<Layout> {
     let whole = 0..body.len();
     let scan = object(&BODY, body, &whole)?;
     let messages = scan.range("messages")?;
-    let (tools, system) = (scan.range("tools"), scan.range("system"));
-    let head: Vec<Range<usize>> = tools.into_iter().chain(system.clone()).collect();
-    let last = items(body, &messages).last().and_then(|message| content_of(body, &message));
-    let mut layout = Layout {
-        whole_bytes: head.iter().chain([&messages]).map(ExactSizeIterator::len).sum(),
-        system: system.and_then(|system| place(body, &system)),
-        last: last.and_then(|content| place(body, &content)),
-        max_marks: MAX_MARKS,
-        head,
-        ..Layout::default()
-    };
+    let parts =
+        Parts { tools: scan.range("tools"), system: scan.range("system"), messages: messages.clone() };
+    let mut layout = Layout::of(body, parts, MAX_MARKS, place);
     if memmem::find(body, b"cache_control").is_none() {
         return Some(layout);
     }
@@ -50,10 +42,6 @@ pub(super) fn layout(body: &[u8]) -> Option<Layout> {
         layout.last = None;
     }
     Some(layout)
-}
-
-fn content_of(body: &[u8], message: &Range<usize>) -> Option<Range<usize>> {
-    member(&object(&MESSAGE, body, message)?, message, "content")
 }
 
 /// The end of a system prompt or of a message. The provider refuses marks in thinking and in empty text.

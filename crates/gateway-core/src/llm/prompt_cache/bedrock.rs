@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-use super::layout::{CallersMarks, Layout, Place, has_value, items, latest_items, member, object};
+use super::layout::{
+    CallersMarks, Layout, Parts, Place, content_of, has_value, items, latest_items, member, object,
+};
 
 const MAX_MARKS: usize = 4;
 static BODY: [&str; 3] = ["toolConfig", "system", "messages"];
 static TOOLS: [&str; 1] = ["tools"];
-static MESSAGE: [&str; 1] = ["content"];
 static BLOCK: [&str; 2] = ["cachePoint", "reasoningContent"];
 static TTL: [&str; 1] = ["ttl"];
 
@@ -20,17 +21,8 @@ pub(super) fn layout(body: &[u8]) -> Option<Layout> {
     let messages = scan.range("messages")?;
     let config = scan.range("toolConfig");
     let tools = config.and_then(|config| member(&object(&TOOLS, body, &config)?, &config, "tools"));
-    let system = scan.range("system");
-    let head: Vec<Range<usize>> = tools.into_iter().chain(system.clone()).collect();
-    let last = items(body, &messages).last().and_then(|message| content_of(body, &message));
-    let mut layout = Layout {
-        whole_bytes: head.iter().chain([&messages]).map(ExactSizeIterator::len).sum(),
-        system: system.and_then(|system| place(body, &system)),
-        last: last.and_then(|content| place(body, &content)),
-        max_marks: MAX_MARKS,
-        head,
-        ..Layout::default()
-    };
+    let parts = Parts { tools, system: scan.range("system"), messages: messages.clone() };
+    let mut layout = Layout::of(body, parts, MAX_MARKS, place);
     if memmem::find(body, b"cachePoint").is_none() {
         return Some(layout);
     }
@@ -42,10 +34,6 @@ pub(super) fn layout(body: &[u8]) -> Option<Layout> {
         count(body, &block, &mut layout.marks_behind);
     }
     Some(layout)
-}
-
-fn content_of(body: &[u8], message: &Range<usize>) -> Option<Range<usize>> {
-    member(&object(&MESSAGE, body, message)?, message, "content")
 }
 
 /// Behind the last block that is not thinking.

@@ -44,6 +44,41 @@ pub(super) struct Layout {
     pub max_marks: usize,
 }
 
+/// The parts of a body that marks stand in.
+pub(super) struct Parts {
+    pub tools: Option<Range<usize>>,
+    pub system: Option<Range<usize>>,
+    pub messages: Range<usize>,
+}
+
+impl Layout {
+    /// The layout of a body without marks of the caller. `place` finds the end of a system prompt or of a message.
+    pub(super) fn of(
+        body: &[u8],
+        parts: Parts,
+        max_marks: usize,
+        place: fn(&[u8], &Range<usize>) -> Option<Place>,
+    ) -> Self {
+        let Parts { tools, system, messages } = parts;
+        let last = items(body, &messages).last().and_then(|message| content_of(body, &message));
+        let head: Vec<Range<usize>> = tools.into_iter().chain(system.clone()).collect();
+        Self {
+            whole_bytes: head.iter().chain([&messages]).map(ExactSizeIterator::len).sum(),
+            system: system.and_then(|system| place(body, &system)),
+            last: last.and_then(|content| place(body, &content)),
+            max_marks,
+            head,
+            ..Self::default()
+        }
+    }
+}
+
+/// The content of a message.
+pub(super) fn content_of(body: &[u8], message: &Range<usize>) -> Option<Range<usize>> {
+    static MESSAGE: [&str; 1] = ["content"];
+    member(&object(&MESSAGE, body, message)?, message, "content")
+}
+
 #[derive(Debug, Default)]
 pub(super) struct CallersMarks {
     pub count: usize,

@@ -35,6 +35,8 @@ fn row() -> LogRow {
         cache: None,
         cache_marks: None,
         cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
         attempts: vec![attempt("openai", Some(200), None)],
         key_id: None,
         app_id: None,

@@ -8,7 +8,7 @@ use gateway_core::llm::ProviderFormat;
 use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens};
 use gateway_core::totals::cost_decimal;
 
-pub(super) fn read(row: &Row) -> Result<LogEntry, StoreError> {
+pub(in crate::logs) fn read(row: &Row) -> Result<LogEntry, StoreError> {
     let tokens = match row.get::<Option<i64>>("prompt_tokens")? {
         None => None,
         Some(prompt) => Some(Tokens {
@@ -44,6 +44,8 @@ pub(super) fn read(row: &Row) -> Result<LogEntry, StoreError> {
         cache: row.get("cache")?,
         cache_marks: row.get::<Option<i64>>("cache_marks")?.and_then(|marks| u32::try_from(marks).ok()),
         cache_saved_usd: row.get::<Option<i64>>("cache_saved")?.map(cost_decimal),
+        queued_ms: row.get::<Option<i64>>("queued_ms")?.and_then(|waited| u64::try_from(waited).ok()),
+        limits: row.optional_json("limits")?.unwrap_or_default(),
         attempts: row.json("attempts")?,
         key_id: row.get("key_id")?,
         app_id: row.get("app_id")?,

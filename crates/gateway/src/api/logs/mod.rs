@@ -1,7 +1,10 @@
-//! Log rows: lists with filters, single rows with their bodies, and the live stream.
+//! Log rows: lists with filters and queries, counts of values, single rows with their bodies, and the live stream.
 
+mod facets;
+mod search;
 mod stream;
 
+pub(super) use search::page_of_rows;
 pub(super) use stream::LastEventId;
 
 use axum::extract::State;
@@ -19,7 +22,6 @@ use super::audited::AuditedRead;
 use super::caller::{AppState, RowReader};
 use super::extract::{PagedQuery, PathParam, integer_path_param};
 use super::openapi::Area;
-use super::page;
 use super::response::Json;
 use crate::app::App;
 use crate::auth::RowAccess;
@@ -28,6 +30,9 @@ use crate::problem::{ApiResult, Problem};
 pub fn area() -> Area {
     Area::new("logs", "Log rows: one for every admitted request.")
         .get("/logs", list, "List log rows, newest first; rows are ordered by id")
+        .get("/logs/facets", facets::facets, "Count the values of fields among the rows that match")
+        .get("/logs/values", facets::values, "List values of a field, to complete a query")
+        .get("/logs/fields", facets::fields, "List the fields of the query language")
         .get("/logs/stream", stream::follow, "Stream new log rows as server-sent events")
         .get("/logs/{logId}", get, "Get a log row with its bodies")
 }
@@ -56,6 +61,11 @@ pub(super) struct LogParams {
     q: Option<String>,
     /// Only rows with an id greater than this.
     after_id: Option<i64>,
+    /// A query such as `status:error latency:>2s model:gpt-4o* -source:api "exact words"`; all terms must hold, besides
+    /// the other parameters. An error has the `position` of the wrong character, from 0, and what is `expected` there.
+    query: Option<String>,
+    /// `time`, `latency`, `cost` or `tokens`, the highest first; `latency:asc` for the lowest first. Default: `time`.
+    sort: Option<String>,
 }
 
 impl LogParams {
@@ -103,6 +113,12 @@ fn status_range(text: &str) -> ApiResult<(u16, u16)> {
 pub(super) struct LogList {
     pub(super) logs: Vec<LogView>,
     pub(super) next_cursor: Option<String>,
+    /// With `query` or `sort`: not all rows were looked at, only those since `scanned_to`. By time, `next_cursor` goes on
+    /// there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) partial: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scanned_to: Option<Timestamp>,
 }
 
 async fn list(
@@ -110,20 +126,18 @@ async fn list(
     caller: RowReader,
     PagedQuery { page, filter: params }: PagedQuery<LogParams>,
 ) -> ApiResult<Json<LogList>> {
-    let page = page.numeric_page()?;
-    let (org, filter) = (caller.org.id, params.filter(caller.row_access())?);
-    wait_for_rows(&app, org, &filter).await;
-    let found = logs::list(&*app.query_logs(org).await?, org, &filter, &page).await?;
-    let (logs, next_cursor) = page::into_views(found);
-    Ok(Json(LogList { logs, next_cursor }))
+    let filter = params.filter(caller.row_access())?;
+    Ok(Json(page_of_rows(&app, caller.org.id, &params, &filter, &page).await?))
 }
 
 /// Waits until the rows of this node that have ended are stored, and their words too if the filter searches for some.
 pub(super) async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
+    wait_until_stored(app, org, !filter.words.is_empty()).await;
+}
+
+async fn wait_until_stored(app: &App, org: OrgId, has_words: bool) {
     let stored = app.current_logs(org).await;
-    if !filter.words.is_empty()
-        && let Err(error) = logs::index_pending_of(stored, org).await
-    {
+    if has_words && let Err(error) = logs::index_pending_of(stored, org).await {
         tracing::debug!(%error, "cannot update the search index before a search");
     }
 }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use gateway_core::ids::OrgId;
 use gateway_core::log_view::LogView;
 use gateway_core::logs::first_log_id;
+use gateway_core::query::Query;
 use gateway_core::time::SECOND;
 use gateway_store::StoreError;
 use gateway_store::logs::{self, LogEntry, LogFilter};
@@ -27,6 +28,7 @@ use super::{LogParams, wait_for_rows};
 use crate::api::caller::{AppState, CredentialHeaders, RowReader};
 use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
+use crate::api::query;
 use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::RowAccess;
@@ -55,6 +57,7 @@ pub(super) async fn follow(
     PagedQuery { page: _, filter: params }: PagedQuery<LogParams>,
 ) -> ApiResult<LogEventStream> {
     let mut filter = params.filter(caller.row_access())?;
+    let query = query::parse(&app, caller.org.id, params.query.as_deref()).await?.unwrap_or_default();
     let resume = last.or(filter.after_id.take());
     let subscribing = app.shares.log_tails.subscribe(&app.services, &app.proxy.tail, caller.org.id);
     let subscription = subscribing.await.map_err(|error| match error {
@@ -62,7 +65,7 @@ pub(super) async fn follow(
         SubscribeError::Store(error) => error.into(),
     })?;
     let reader = Reader { org: caller.org.id, credentials, access: caller.row_access() };
-    let mut follower = Follower::new(&app, reader, filter, subscription);
+    let mut follower = Follower::new(&app, reader, Wanted { filter, query }, subscription);
     follower.resume_after(resume);
     let events = futures_util::stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|bytes| (bytes, follower))
@@ -86,6 +89,18 @@ struct Reader {
     access: RowAccess,
 }
 
+/// The rows that are streamed.
+struct Wanted {
+    filter: LogFilter,
+    query: Query,
+}
+
+impl Wanted {
+    fn has_text(&self) -> bool {
+        !self.filter.words.is_empty() || self.query.has_text()
+    }
+}
+
 /// Produces the events of one stream.
 struct Follower {
     app: Arc<App>,
@@ -94,6 +109,9 @@ struct Follower {
     access: RowAccess,
     next_credential_check: Instant,
     filter: LogFilter,
+    query: Arc<Query>,
+    /// Rows have to be read with their bodies, or searched for words.
+    has_text: bool,
     tail: Receiver<TailEvent>,
     /// Events that are ready to be sent.
     ready: VecDeque<Bytes>,
@@ -111,9 +129,11 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(app: &Arc<App>, reader: Reader, filter: LogFilter, subscription: Subscription) -> Self {
+    fn new(app: &Arc<App>, reader: Reader, wanted: Wanted, subscription: Subscription) -> Self {
         let Reader { org, credentials, access } = reader;
         let Subscription { events, last_batch } = subscription;
+        let has_text = wanted.has_text();
+        let Wanted { filter, query } = wanted;
         Self {
             app: Arc::clone(app),
             org,
@@ -121,6 +141,8 @@ impl Follower {
             access,
             next_credential_check: Instant::now() + CREDENTIAL_CHECK_INTERVAL,
             filter,
+            query: Arc::new(query),
+            has_text,
             tail: events,
             // The headers reach the client only with the first bytes of the body.
             ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
@@ -180,17 +202,17 @@ impl Follower {
     fn accept(&mut self, event: TailEvent) {
         match event {
             TailEvent::Live(row) => {
-                if self.filter.matches(&row) {
+                if self.filter.matches(&row) && self.query.matches(&row) {
                     self.push(&LogView::new(&row, logs::preview(&row.request)));
                 }
             }
             // Stored rows come without their texts.
-            TailEvent::Stored(entries) if !self.filter.words.is_empty() => {
+            TailEvent::Stored(entries) if self.has_text => {
                 self.read_these.extend(entries.iter().map(|entry| entry.row.id));
             }
             TailEvent::Stored(entries) => {
                 for LogEntry { row, preview } in entries.iter() {
-                    if self.filter.matches(row) {
+                    if self.filter.matches(row) && self.query.matches(row) {
                         self.push(&LogView::new(row, preview.clone()));
                     }
                 }
@@ -238,7 +260,11 @@ impl Follower {
             return;
         }
         let (app, org, filter) = (Arc::clone(&self.app), self.org, self.filter.clone());
-        let rows = async move { logs::list_these(&app.services.logs, org, &filter, &unsent).await };
+        let query = Arc::clone(&self.query);
+        let rows = async move {
+            let found = logs::list_these(&app.services.logs, org, &filter, &unsent).await?;
+            logs::retain_matching(&app.services.logs, org, &query, found).await
+        };
         let Some(entries) = self.on_main_runtime(rows).await else { return };
         self.read_these.clear();
         for entry in entries {
@@ -271,18 +297,21 @@ impl Follower {
 
     async fn read_store(&mut self, after: i64) {
         let filter = LogFilter { after_id: Some(after), ..self.filter.clone() };
-        let (app, org) = (Arc::clone(&self.app), self.org);
+        let (app, org, query) = (Arc::clone(&self.app), self.org, Arc::clone(&self.query));
         // Later rows of this node are broadcast, so only a replay waits for those that are not stored yet.
         let is_replay = std::mem::replace(&mut self.is_replay, false);
         let read = async move {
             if is_replay {
                 wait_for_rows(&app, org, &filter).await;
             }
-            logs::list_after(&app.services.logs, org, &filter, PAGE_ROWS).await
+            let found = logs::list_after(&app.services.logs, org, &filter, PAGE_ROWS).await?;
+            let full = i64::try_from(found.len()).is_ok_and(|count| count == PAGE_ROWS);
+            let last = found.last().map(|entry| entry.row.id).filter(|_| full);
+            let matching = logs::retain_matching(&app.services.logs, org, &query, found).await?;
+            Ok((matching, last))
         };
-        let Some(entries) = self.on_main_runtime(read).await else { return };
-        let full = i64::try_from(entries.len()).is_ok_and(|count| count == PAGE_ROWS);
-        self.read_after = entries.last().map(|entry| entry.row.id).filter(|_| full);
+        let Some((entries, last)) = self.on_main_runtime(read).await else { return };
+        self.read_after = last;
         for entry in entries {
             self.push(&entry.into());
         }

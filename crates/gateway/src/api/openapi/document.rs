@@ -38,7 +38,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Gateway",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "An AI gateway with a management API. Every path under /api/v1 is also available under /api.",
+            "description": "An AI gateway with a management API. Every path under /api/v1 is also available under /api. JSON responses above 1 KiB are compressed (br, gzip) for callers that accept it.",
         },
         "tags": tags,
         "paths": paths,
@@ -93,7 +93,7 @@ fn operation(area: &Area, route: &Route, schemas: &mut Schemas) -> Value {
     let path = full_path(route);
     let error = match error_format_of(&path) {
         ErrorFormat::ErrorCode => "CodedError",
-        ErrorFormat::Code | ErrorFormat::Both => "Error",
+        ErrorFormat::Code | ErrorFormat::Both | ErrorFormat::Client(_) => "Error",
     };
     let mut responses: Map<String, Value> =
         operation.responses.into_iter().map(|(status, response)| (status.to_string(), response)).collect();

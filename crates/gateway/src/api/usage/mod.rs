@@ -1,5 +1,6 @@
 //! Usage and cost: totals of a time range, time series, and breakdowns.
 
+mod matching;
 mod pauses;
 mod prices;
 
@@ -9,7 +10,7 @@ use axum::extract::State;
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, HOUR, Interval, Timestamp};
 use gateway_core::totals::{Totals, usd};
-use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup, UsageQuery};
+use gateway_store::logs::{self, TimeRange, UsageFilter, UsageGroup};
 use gateway_store::names::{NamedResource, names_by_id};
 use gateway_store::prompt_cache_pauses::{self, Pause};
 use schemars::JsonSchema;
@@ -23,6 +24,7 @@ use super::response::Json;
 use crate::app::App;
 use crate::auth::RowAccess;
 use crate::problem::{ApiResult, Problem};
+use matching::{Coverage, Found, Group, Split, find, sums_of};
 pub(super) use pauses::PauseView;
 
 pub(super) const DEFAULT_DAYS: i64 = 30;
@@ -38,7 +40,7 @@ pub fn area() -> Area {
         .get(
             "/usage/breakdown",
             breakdown,
-            "Get usage by provider, model, key, team, application, user or prompt",
+            "Get usage by provider, model, key, team, application, user, prompt or error",
         )
         .get("/usage/prices", prices::prices, "List the prices that costs are calculated with")
 }
@@ -57,6 +59,9 @@ macro_rules! usage_params {
             from: Option<Timestamp>,
             /// End of the time range, exclusive. Default: now.
             to: Option<Timestamp>,
+            /// A query such as `status:error model:gpt-4o* -source:api`, as in `GET /logs`; it must hold besides the other
+            /// parameters.
+            query: Option<String>,
             $($(#[$attribute])* $field: $type,)*
         }
 
@@ -131,6 +136,8 @@ enum BreakdownGroup {
     User,
     /// Requests with a prompt, by `namespace/slug`.
     Prompt,
+    /// The error code.
+    Error,
 }
 
 /// Sums over rows.
@@ -157,6 +164,16 @@ pub(super) struct Sums {
     /// Accurate to 10 %; null without requests.
     p50_ms: Option<i64>,
     p95_ms: Option<i64>,
+    /// Present with `query`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p99_ms: Option<i64>,
+}
+
+impl Sums {
+    /// The sums of a query have a third percentile.
+    fn of_query(totals: &Totals) -> Self {
+        Self { p99_ms: totals.latencies.percentile(0.99), ..totals.into() }
+    }
 }
 
 impl From<&Totals> for Sums {
@@ -175,6 +192,7 @@ impl From<&Totals> for Sums {
             unpriced: totals.unpriced,
             p50_ms: totals.latencies.percentile(0.5),
             p95_ms: totals.latencies.percentile(0.95),
+            p99_ms: None,
         }
     }
 }
@@ -209,6 +227,8 @@ struct Summary {
     to: Timestamp,
     /// Where prompt caching is paused because it lost money.
     prompt_cache_pauses: Vec<PauseView>,
+    #[serde(flatten)]
+    coverage: Option<Coverage>,
 }
 
 async fn summary(
@@ -218,20 +238,18 @@ async fn summary(
 ) -> ApiResult<Json<Summary>> {
     let filter = params.filter(caller.row_access())?;
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
-    let found = logs::usage(
-        &*app.query_logs(caller.org.id).await?,
-        caller.org.id,
-        &UsageQuery { filter: &filter, range: range.read, interval: None, group: None },
-    )
-    .await?;
-    let totals = found.first().map(|usage| usage.totals.clone()).unwrap_or_default();
+    let split = Split { range: range.read, interval: None, group: None };
+    let Found { usage, coverage } =
+        find(&app, caller.org.id, params.query.as_deref(), &filter, split).await?;
+    let totals = usage.first().map(|usage| usage.totals.clone()).unwrap_or_default();
     let pauses = prompt_cache_pauses::list(&app.services.db, caller.org.id).await?.into_iter();
     let is_readable = |pause: &Pause| caller.row_access().includes(pause.key_id);
     Ok(Json(Summary {
-        sums: (&totals).into(),
+        sums: sums_of(&totals, coverage.as_ref()),
         from: range.requested.from,
         to: range.requested.to,
         prompt_cache_pauses: pauses.filter(is_readable).map(Into::into).collect(),
+        coverage,
     }))
 }
 
@@ -239,6 +257,8 @@ async fn summary(
 struct Series {
     interval: IntervalName,
     buckets: Vec<Bucket>,
+    #[serde(flatten)]
+    coverage: Option<Coverage>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -283,16 +303,13 @@ async fn timeseries(
     check_interval(interval, range.requested)?;
     let read = if interval == Interval::Minute { range.requested } else { range.read };
     let group = params.by.map(|by| match by {
-        SeriesGroup::Provider => UsageGroup::Provider,
-        SeriesGroup::Model => UsageGroup::Model,
-        SeriesGroup::Status => UsageGroup::Status,
+        SeriesGroup::Provider => Group::Rollup(UsageGroup::Provider),
+        SeriesGroup::Model => Group::Rollup(UsageGroup::Model),
+        SeriesGroup::Status => Group::Rollup(UsageGroup::Status),
     });
-    let found = logs::usage(
-        &*app.query_logs(caller.org.id).await?,
-        caller.org.id,
-        &UsageQuery { filter: &filter, range: read, interval: Some(interval), group },
-    )
-    .await?;
+    let split = Split { range: read, interval: Some(interval), group };
+    let Found { usage: found, coverage } =
+        find(&app, caller.org.id, params.query.as_deref(), &filter, split).await?;
     let mut by_start: HashMap<Timestamp, Vec<logs::Usage>> = HashMap::new();
     for usage in found {
         by_start.entry(usage.start).or_default().push(usage);
@@ -300,6 +317,7 @@ async fn timeseries(
     Ok(Json(Series {
         interval: name,
         buckets: buckets(by_start, interval, range.requested, group.is_some()),
+        coverage,
     }))
 }
 
@@ -351,6 +369,8 @@ struct Breakdown {
     rows: Vec<BreakdownRow>,
     from: Timestamp,
     to: Timestamp,
+    #[serde(flatten)]
+    coverage: Option<Coverage>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -372,28 +392,26 @@ async fn breakdown(
     let range = range(&app, params.from, params.to, DEFAULT_DAYS * DAY)?;
     let org = caller.org.id;
     let (group, named) = match by {
-        BreakdownGroup::Provider => (UsageGroup::Provider, None),
-        BreakdownGroup::Model => (UsageGroup::Model, None),
-        BreakdownGroup::Key => (UsageGroup::Key, Some(NamedResource::Keys)),
-        BreakdownGroup::Team => (UsageGroup::Team, Some(NamedResource::Teams)),
-        BreakdownGroup::App => (UsageGroup::App, Some(NamedResource::Apps)),
-        BreakdownGroup::User => (UsageGroup::User, Some(NamedResource::Members)),
-        BreakdownGroup::Prompt => (UsageGroup::Prompt, None),
+        BreakdownGroup::Provider => (Group::Rollup(UsageGroup::Provider), None),
+        BreakdownGroup::Model => (Group::Rollup(UsageGroup::Model), None),
+        BreakdownGroup::Key => (Group::Rollup(UsageGroup::Key), Some(NamedResource::Keys)),
+        BreakdownGroup::Team => (Group::Rollup(UsageGroup::Team), Some(NamedResource::Teams)),
+        BreakdownGroup::App => (Group::Rollup(UsageGroup::App), Some(NamedResource::Apps)),
+        BreakdownGroup::User => (Group::Rollup(UsageGroup::User), Some(NamedResource::Members)),
+        BreakdownGroup::Prompt => (Group::Rollup(UsageGroup::Prompt), None),
+        BreakdownGroup::Error => (Group::Error, None),
     };
-    let mut found = logs::usage(
-        &*app.query_logs(org).await?,
-        org,
-        &UsageQuery { filter: &filter, range: range.read, interval: None, group: Some(group) },
-    )
-    .await?;
+    let split = Split { range: range.read, interval: None, group: Some(group) };
+    let Found { usage: mut found, coverage } =
+        find(&app, org, params.query.as_deref(), &filter, split).await?;
     found.sort_by(|a, b| {
         let weight = |usage: &logs::Usage| (usage.totals.cost, usage.totals.requests);
         weight(b).cmp(&weight(a)).then_with(|| a.group.cmp(&b.group))
     });
     found.truncate(MAX_BREAKDOWN_ROWS);
     let known = known_names(&app, org, named).await?;
-    let rows = found.into_iter().map(|usage| row(usage, &known)).collect();
-    Ok(Json(Breakdown { by, rows, from: range.requested.from, to: range.requested.to }))
+    let rows = found.into_iter().map(|usage| row(usage, &known, coverage.as_ref())).collect();
+    Ok(Json(Breakdown { by, rows, from: range.requested.from, to: range.requested.to, coverage }))
 }
 
 async fn known_names(
@@ -408,10 +426,10 @@ async fn known_names(
 }
 
 /// A group without a name, such as a deleted key, is named by its id.
-fn row(usage: logs::Usage, known: &HashMap<String, String>) -> BreakdownRow {
+fn row(usage: logs::Usage, known: &HashMap<String, String>, coverage: Option<&Coverage>) -> BreakdownRow {
     let name = match &usage.group {
         None => "(none)".to_owned(),
         Some(key) => known.get(key).unwrap_or(key).clone(),
     };
-    BreakdownRow { name, sums: (&usage.totals).into(), key: usage.group }
+    BreakdownRow { name, sums: sums_of(&usage.totals, coverage), key: usage.group }
 }

@@ -32,6 +32,8 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         cache: None,
         cache_marks: None,
         cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
         attempts: Vec::new(),
         key_id: None,
         app_id: None,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gateway_core::compat::{Fallback, Name, Preferences, Route, TargetInfo};
+use gateway_core::compat::{Fallback, Name, OwnFallbacks, Preferences, Route, TargetInfo};
 use gateway_core::llm::providers::SANDBOX;
 use gateway_core::models::{Definition, Model, ModelTarget, Selection};
 use gateway_core::pricing::Price;
@@ -72,6 +72,7 @@ pub async fn find(
     directives.adopt(&model, || stored);
     let name = facts.model.clone().unwrap_or(shown);
     let is_single = route.preferences.is_single();
+    let selection = Arc::new(selection);
     Ok(Some(NamedModel { name, model, selection, parts, is_single, star: None }))
 }
 
@@ -159,13 +160,14 @@ impl Request<'_> {
         }
         let mut selection = Selection::in_order(selections);
         if self.route.is_without_fallbacks {
-            selection.keep_first();
+            selection.keep_first(false);
         }
         Ok(Found { model, selection, parts })
     }
 
     fn select(&self, model: &Model) -> Selection {
-        model.select(&Facts::new(self.context, self.directives, self.facts, self.body))
+        let facts = Facts::new(self.context, self.directives, self.facts, self.body);
+        Arc::unwrap_or_clone(model.select(&facts))
     }
 
     fn of_named(&self, name: &str) -> ApiResult<Found> {
@@ -175,6 +177,9 @@ impl Request<'_> {
         };
         check(self.context, self.directives, self.facts, &model, &shown)?;
         let mut selection = self.select(&model);
+        if self.route.own_fallbacks != OwnFallbacks::All {
+            selection.keep_first(self.route.own_fallbacks == OwnFallbacks::AfterRefusals);
+        }
         selection.map(|target| target.fill_star(star));
         let targets = model.targets().iter().map(|target| (target.provider.clone(), target.model(star)));
         let part = RequestedPart { named: Some(name.to_owned()), targets: targets.collect() };

@@ -42,8 +42,7 @@ impl<'a> Plan<'a> {
         let watches_refusals =
             plan.targets.iter().flat_map(|target| &target.spec).any(|spec| spec.watches_refusals());
         let NamedModel { name, model, selection, parts, is_single, .. } = named;
-        let route = selection.route;
-        plan.model = Some(PlannedModel { name, model, parts, is_single, route, watches_refusals });
+        plan.model = Some(PlannedModel { name, model, parts, is_single, selection, watches_refusals });
         plan.find_usage_refusals(context);
         Ok(plan)
     }

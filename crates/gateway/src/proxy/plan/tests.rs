@@ -31,6 +31,8 @@ fn directives(operation: Operation, stream: Option<bool>) -> Directives {
         log_bodies: false,
         timeout: Duration::from_secs(1),
         stored_credential: false,
+        wait_ms: None,
+        priority: None,
     }
 }
 
@@ -38,6 +40,7 @@ fn facts(streams: bool) -> RequestFacts {
     RequestFacts {
         model: None,
         model_in_path: false,
+        model_at: None,
         body_model: None,
         max_tokens: None,
         choices: None,

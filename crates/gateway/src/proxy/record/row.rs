@@ -64,6 +64,8 @@ impl Record {
             cache: self.cache.status.map(|status| status.as_str().to_owned()),
             cache_marks: self.request.cache_marks,
             cache_saved_usd,
+            queued_ms: None,
+            limits: Vec::new(),
             attempts: self.attempts.list().to_vec(),
             key_id,
             app_id,

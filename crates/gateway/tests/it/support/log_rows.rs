@@ -47,6 +47,8 @@ pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
         cache: None,
         cache_marks: None,
         cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
         attempts: vec![Attempt {
             provider: "openai".into(),
             model: Some("gpt-4o".into()),

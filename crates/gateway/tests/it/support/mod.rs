@@ -8,6 +8,7 @@ mod cluster;
 pub mod datasets;
 mod evals;
 pub mod fallback_chain;
+pub mod limits;
 mod load_balancer;
 pub mod log_rows;
 pub mod named_models;

@@ -184,3 +184,36 @@ fn without_a_store_each_node_uses_an_equal_part() {
     assert!(is_lease_too_small(&mut ledger, 1), "the store is there again");
     assert_eq!(amounts(&ledger.take_lease_changes(now())), [301], "and learns what is outstanding");
 }
+
+#[test]
+fn a_ledger_is_settled_when_the_store_has_everything() {
+    let mut ledger = single_node(100, 0);
+    assert!(ledger.is_settled());
+    let id = first_log_id(now());
+    let mut reserved = reserve(&mut ledger, 10).unwrap();
+    assert!(!ledger.is_settled());
+    ledger.commit(&mut reserved, id, Charge::priced(10), now());
+    assert!(!ledger.is_settled());
+    ledger.write_started(&row(id, 10));
+    assert!(!ledger.is_settled());
+    ledger.stored(&row(id, 10), true, now());
+    assert!(ledger.is_settled());
+
+    let mut ledger = leased(1_000, 0);
+    lease(&mut ledger, 10, 0).unwrap();
+    assert!(!ledger.is_settled(), "other nodes cannot use what is leased");
+    ledger.recall();
+    ledger.take_lease_changes(now());
+    assert!(ledger.is_settled());
+}
+
+#[test]
+fn what_was_reported_is_known_until_the_period_ends() {
+    let mut ledger = single_node(100, 50);
+    let id = Uuid::from_u128(1).into();
+    assert_eq!(ledger.notified(id, now()), []);
+    let alerts = ledger.pending_alerts(now());
+    ledger.mark_notified(&alerts);
+    assert_eq!(ledger.notified(id, now()), [AlertKind::Warning]);
+    assert_eq!(ledger.notified(id, now().plus(DAY)), []);
+}

@@ -1,4 +1,4 @@
-//! Rate limits in fixed windows: how many requests remain and when the window ends. The caller keeps the counts.
+//! Fixed windows: how many requests of a plan remain, and when the window ends. The caller keeps the counts.
 
 use crate::time::{SECOND, Timestamp};
 

@@ -1,0 +1,66 @@
+/** Limits of the organization, with what is used of them now. */
+import { Gauge, Plus } from 'lucide-react'
+import { useState } from 'react'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { cursorPaging } from '@/api/paging'
+import { invalidate } from '@/api/query'
+import { apiSnippet } from '@/lib/snippets'
+import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonRows, toast } from '@/ui'
+import { LimitForm } from './LimitForm'
+import { LimitTable } from './LimitTable'
+import { LimitUsage } from './LimitUsage'
+import { useLimitNames } from './useLimitNames'
+
+type Limit = Schemas['Limit']
+
+const ABOUT: Record<Schemas['Exactness'], string> = {
+  exact: 'They hold exactly, for plain and streamed answers alike.',
+  slices: 'Nodes share them in slices: all together may exceed a limit by a tenth and one call.',
+}
+
+export function Limits() {
+  const { orgId } = useMe()
+  const names = useLimitNames()
+  const [editing, setEditing] = useState<{ limit: Limit | null } | null>(null)
+  const [shown, setShown] = useState<Limit | null>(null)
+  const [removing, setRemoving] = useState<Limit | null>(null)
+  const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/limits', { params: { path: { orgId }, query: { limit: 50 } } }, cursorPaging)
+  const limits = list.data?.pages.flatMap((page) => page.limits) ?? []
+  const exactness = list.data?.pages[0]?.exactness
+  const create = (
+    <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ limit: null })}>
+      Set limit
+    </Button>
+  )
+  const remove = async (limit: Limit): Promise<void> => {
+    await unwrap(client.DELETE('/api/v1/orgs/{orgId}/limits/{limitId}', { params: { path: { orgId, limitId: limit.id } } }))
+    await invalidate('/api/v1/orgs')
+    toast(`${limit.name} is deleted`)
+  }
+  return (
+    <Page title="Limits" about={`How many requests, tokens and calls at the same time are allowed. ${exactness ? ABOUT[exactness] : ''}`} actions={limits.length > 0 && create}>
+      {list.isPending ? (
+        <SkeletonRows />
+      ) : list.isError ? (
+        <ErrorPanel error={list.error} what="the limits" onRetry={() => void list.refetch()} />
+      ) : limits.length === 0 ? (
+        <Empty icon={<Gauge size={24} aria-hidden />} title="No limits yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/limits`, { name: 'users', per: 'user', tokens: 60000, models: ['claude-*'] })} />}>
+          A limit says how many requests or tokens the organization, a team, an app, a key or each user may use in a minute, an hour or a day. The requests per minute of your plan hold besides.
+        </Empty>
+      ) : (
+        <>
+          <LimitTable limits={limits} names={names} onShow={setShown} onEdit={(limit) => setEditing({ limit })} onDelete={setRemoving} />
+          {list.hasNextPage && <Pager shown={limits.length} what="limits" more busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
+        </>
+      )}
+      {editing && <LimitForm limit={editing.limit} names={names} onClose={() => setEditing(null)} />}
+      {shown && <LimitUsage limit={shown} sentence={names.sentence(shown)} onClose={() => setShown(null)} />}
+      {removing && (
+        <ConfirmDialog open onClose={() => setRemoving(null)} title={`Delete ${removing.name}?`} action="Delete limit" onConfirm={() => remove(removing)}>
+          Nothing is limited by it any more, from the next request on.
+        </ConfirmDialog>
+      )}
+    </Page>
+  )
+}

@@ -1,0 +1,183 @@
+//! The limits of an organization, ready to be matched with calls.
+
+use std::borrow::Cow;
+
+use rust_decimal::prelude::ToPrimitive as _;
+use serde_json::{Map, Value};
+
+use super::definition::{Definition, Missing, Mode, Per, Scope};
+use crate::ids::{AppId, KeyId, LimitId, TeamId};
+
+/// Longer values of metadata are cut; those of users and sessions are not longer.
+const MAX_SUBJECT: usize = 256;
+
+/// The limits that are enabled.
+#[derive(Default)]
+pub struct LimitSet {
+    pub limits: Vec<Limit>,
+    /// Some limit counts tokens, so that the whole body must be known.
+    pub counts_tokens: bool,
+}
+
+pub struct Limit {
+    pub id: LimitId,
+    pub definition: Definition,
+    owner: Owner,
+    /// Shares of classes, in millionths.
+    pub reserve: Vec<(Box<str>, u64)>,
+}
+
+enum Owner {
+    Anyone,
+    Team(Option<TeamId>),
+    App(Option<AppId>),
+    /// The key and those that it was rotated to.
+    Keys(Vec<KeyId>),
+    Model(String),
+}
+
+/// What decides which limits a call counts against.
+#[derive(Clone, Copy)]
+pub struct CallFacts<'a> {
+    pub key: Option<KeyId>,
+    pub app: Option<AppId>,
+    pub team: Option<TeamId>,
+    pub user: Option<&'a str>,
+    /// The member that calls.
+    pub subject: Option<&'a str>,
+    pub session: Option<&'a str>,
+    pub metadata: &'a Map<String, Value>,
+    /// The named model that was asked for.
+    pub named_model: Option<&'a str>,
+    /// The model of the target.
+    pub model: Option<&'a str>,
+}
+
+/// A call lacks the value that a limit needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingSubject {
+    pub limit: String,
+    pub per: Per,
+}
+
+impl LimitSet {
+    /// Compiles the enabled limits; with the keys of those of scope `key`.
+    pub fn new(stored: impl IntoIterator<Item = (LimitId, Definition, Vec<KeyId>)>) -> Self {
+        let limits = stored.into_iter().filter(|(_, definition, _)| definition.enabled);
+        let limits: Vec<Limit> =
+            limits.map(|(id, definition, keys)| Limit::new(id, definition, keys)).collect();
+        let counts_tokens = limits.iter().any(Limit::counts_tokens);
+        Self { limits, counts_tokens }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.limits.is_empty()
+    }
+
+    pub fn find(&self, id: LimitId) -> Option<&Limit> {
+        self.limits.iter().find(|limit| limit.id == id)
+    }
+}
+
+impl Limit {
+    fn new(id: LimitId, definition: Definition, mut keys: Vec<KeyId>) -> Self {
+        let scope_id = definition.scope_id.as_deref().unwrap_or_default();
+        let owner = match definition.scope {
+            Scope::Org => Owner::Anyone,
+            Scope::Team => Owner::Team(scope_id.parse().ok()),
+            Scope::App => Owner::App(scope_id.parse().ok()),
+            Scope::Key => {
+                keys.extend(scope_id.parse::<KeyId>());
+                Owner::Keys(keys)
+            }
+            Scope::Model => Owner::Model(scope_id.to_owned()),
+        };
+        let share = |share: &f64| (share * 1_000_000.0).round().to_u64().unwrap_or(0);
+        let reserve = definition.reserve.iter().map(|(class, part)| (class.as_str().into(), share(part)));
+        Self { id, reserve: reserve.collect(), owner, definition }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    pub fn window(&self) -> i64 {
+        self.definition.window.millis()
+    }
+
+    pub fn is_enforced(&self) -> bool {
+        self.definition.mode == Mode::Enforce
+    }
+
+    pub fn counts_tokens(&self) -> bool {
+        let Definition { tokens, input_tokens, output_tokens, .. } = &self.definition;
+        tokens.is_some() || input_tokens.is_some() || output_tokens.is_some()
+    }
+
+    /// Whether it may apply to one target of a call and not to another.
+    pub fn depends_on_model(&self) -> bool {
+        self.definition.models.is_some() || self.definition.scope == Scope::Model
+    }
+
+    pub fn applies_to(&self, call: &CallFacts<'_>) -> bool {
+        let is_owner = match &self.owner {
+            Owner::Anyone => true,
+            Owner::Team(team) => team.is_some() && *team == call.team,
+            Owner::App(app) => app.is_some() && *app == call.app,
+            Owner::Keys(keys) => call.key.is_some_and(|key| keys.contains(&key)),
+            Owner::Model(name) => call.model == Some(name) || call.named_model == Some(name),
+        };
+        let matches = |model: &str| {
+            self.definition.models.iter().flatten().any(|pattern| matches_pattern(pattern, model))
+        };
+        let names = [call.model, call.named_model];
+        is_owner && (self.definition.models.is_none() || names.into_iter().flatten().any(matches))
+    }
+
+    /// Whose bucket the call counts in. Empty: that of all, or of those without the value.
+    pub fn bucket_of<'c>(&self, call: &CallFacts<'c>) -> Result<Cow<'c, str>, MissingSubject> {
+        let found: Option<Cow<'c, str>> = match &self.definition.per {
+            Per::None => return Ok("".into()),
+            Per::Key => call.key.map(|key| key.to_string().into()),
+            Per::User => call.user.or(call.subject).map(Into::into),
+            Per::Subject => call.subject.map(Into::into),
+            Per::Session => call.session.map(Into::into),
+            Per::Metadata(name) => match call.metadata.get(name) {
+                None | Some(Value::Null) => None,
+                Some(Value::String(text)) => Some(cut(text).into()),
+                Some(other) => Some(cut(&other.to_string()).to_owned().into()),
+            },
+        };
+        match found.filter(|subject| !subject.is_empty()) {
+            Some(subject) => Ok(subject),
+            None if self.definition.missing == Missing::Shared => Ok("".into()),
+            None => Err(MissingSubject { limit: self.name().to_owned(), per: self.definition.per.clone() }),
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_SUBJECT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Whether a pattern, in which `*` stands for any text, matches. Takes time in proportion to both lengths at most.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        if let Some(part) = last.replace(part) {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(part) => rest.ends_with(part),
+    }
+}

@@ -1,0 +1,142 @@
+//! The response headers that tell callers about limits: `RateLimit-Policy` and `RateLimit` of
+//! draft-ietf-httpapi-ratelimit-headers-11, and those that the clients of OpenAI and Anthropic read.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Unit;
+use crate::time::Timestamp;
+
+/// Policies in one answer.
+const MAX_POLICIES: usize = 8;
+
+/// One bucket of a limit, as it is after the call's reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub name: String,
+    pub unit: Unit,
+    pub limit: u64,
+    pub left: u64,
+    /// In seconds; `None` for calls that run at the same time.
+    pub window: Option<i64>,
+    pub resets_in: Duration,
+}
+
+impl Policy {
+    /// Sorts by the share that is left, the smallest first.
+    fn is_tighter(&self, other: &Self) -> std::cmp::Ordering {
+        let share = |policy: &Self, of: &Self| u128::from(policy.left) * u128::from(of.limit);
+        share(self, other).cmp(&share(other, self))
+    }
+}
+
+/// The tightest first.
+pub fn sort(policies: &mut [Policy]) {
+    policies.sort_by(Policy::is_tighter);
+}
+
+/// `"plan";q=1000;w=60, "team-tokens";q=60000;w=60;qu="tokens"`
+pub fn policy_header(policies: &[Policy]) -> String {
+    let mut text = String::new();
+    for policy in policies.iter().take(MAX_POLICIES) {
+        separate(&mut text);
+        let _ = write!(text, "\"{}\";q={}", policy.name, policy.limit);
+        if let Some(window) = policy.window {
+            let _ = write!(text, ";w={window}");
+        }
+        match policy.unit {
+            Unit::Requests => {}
+            Unit::Concurrent => text.push_str(";qu=\"concurrent-requests\""),
+            Unit::Tokens => text.push_str(";qu=\"tokens\""),
+            Unit::InputTokens => text.push_str(";qu=\"input-tokens\""),
+            Unit::OutputTokens => text.push_str(";qu=\"output-tokens\""),
+        }
+    }
+    text
+}
+
+/// `"team-tokens";r=51230;t=9, "plan";r=998;t=31`
+pub fn rate_limit_header(policies: &[Policy]) -> String {
+    let mut text = String::new();
+    for policy in policies.iter().take(MAX_POLICIES) {
+        separate(&mut text);
+        let _ = write!(text, "\"{}\";r={}", policy.name, policy.left);
+        if policy.window.is_some() {
+            let _ = write!(text, ";t={}", seconds(policy.resets_in));
+        }
+    }
+    text
+}
+
+fn separate(text: &mut String) {
+    if !text.is_empty() {
+        text.push_str(", ");
+    }
+}
+
+/// The headers of OpenAI for the tightest limit of tokens and of requests, which come sorted.
+pub fn openai_headers(policies: &[Policy]) -> Vec<(String, String)> {
+    let mut headers = Vec::new();
+    for (unit, name) in [(Unit::Requests, "requests"), (Unit::Tokens, "tokens")] {
+        let Some(policy) = policies.iter().find(|policy| policy.unit == unit) else { continue };
+        headers.push((format!("x-ratelimit-limit-{name}"), policy.limit.to_string()));
+        headers.push((format!("x-ratelimit-remaining-{name}"), policy.left.to_string()));
+        headers.push((format!("x-ratelimit-reset-{name}"), go_duration(policy.resets_in)));
+    }
+    headers
+}
+
+/// The headers of Anthropic. Resets are RFC 3339 in whole seconds.
+pub fn anthropic_headers(policies: &[Policy], now: Timestamp) -> Vec<(String, String)> {
+    let units = [
+        (Unit::Requests, "requests"),
+        (Unit::Tokens, "tokens"),
+        (Unit::InputTokens, "input-tokens"),
+        (Unit::OutputTokens, "output-tokens"),
+    ];
+    let mut headers = Vec::new();
+    for (unit, name) in units {
+        let Some(policy) = policies.iter().find(|policy| policy.unit == unit) else { continue };
+        let resets_at = rfc3339(now.after(policy.resets_in));
+        headers.push((format!("anthropic-ratelimit-{name}-limit"), policy.limit.to_string()));
+        headers.push((format!("anthropic-ratelimit-{name}-remaining"), policy.left.to_string()));
+        headers.push((format!("anthropic-ratelimit-{name}-reset"), resets_at));
+    }
+    headers
+}
+
+/// `Retry-After` in seconds and `retry-after-ms`, which name the same moment.
+pub fn retry_after(wait: Duration) -> (u64, u64) {
+    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    (millis.div_ceil(1_000), millis)
+}
+
+fn seconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).div_ceil(1_000)
+}
+
+fn rfc3339(at: Timestamp) -> String {
+    let text = Timestamp(-(-at.0).div_euclid(1_000) * 1_000).to_string();
+    text.replace(".000Z", "Z")
+}
+
+/// As OpenAI writes durations: `6m0s`, `1.5s`, `120ms`.
+fn go_duration(span: Duration) -> String {
+    let (total, millis) = (span.as_secs(), span.subsec_millis());
+    if total == 0 {
+        return if millis == 0 { "0s".to_owned() } else { format!("{millis}ms") };
+    }
+    let (hours, minutes, seconds) = (total / 3_600, total / 60 % 60, total % 60);
+    let mut text = String::new();
+    if hours > 0 {
+        let _ = write!(text, "{hours}h");
+    }
+    if total >= 60 {
+        let _ = write!(text, "{minutes}m");
+    }
+    let _ = match millis {
+        0 => write!(text, "{seconds}s"),
+        _ => write!(text, "{}s", format!("{seconds}.{millis:03}").trim_end_matches('0')),
+    };
+    text
+}

@@ -1,0 +1,100 @@
+//! The order of waiting calls, the headers, and the map that forgets what was not used for long.
+
+use std::time::Duration;
+
+use crate::limits::{
+    Lru, Policy, Unit, WaitQueue, anthropic_headers, openai_headers, policy_header, rate_limit_header,
+    retry_after, sort_policies,
+};
+use crate::time::Timestamp;
+
+#[test]
+fn priority_comes_before_arrival() {
+    let mut queue = WaitQueue::default();
+    for (arrival, priority) in [(0, 5), (1, 9), (2, 0), (3, 9), (4, 5)] {
+        let order = queue.place(priority, Timestamp(arrival));
+        queue.insert(order, (priority, arrival));
+    }
+    let served: Vec<_> = queue.iter().map(|(_, waiter)| *waiter).collect();
+    assert_eq!(served, [(9, 1), (9, 3), (5, 0), (5, 4), (0, 2)]);
+}
+
+#[test]
+fn two_seconds_of_waiting_are_one_step() {
+    let mut queue = WaitQueue::default();
+    let low = queue.place(5, Timestamp(0));
+    assert!(queue.place(6, Timestamp(1_999)) < low);
+    assert!(queue.place(6, Timestamp(2_001)) > low);
+    let lowest = queue.place(0, Timestamp(0));
+    assert!(queue.place(9, Timestamp(17_999)) < lowest);
+    assert!(queue.place(9, Timestamp(18_001)) > lowest, "nobody waits longer than 18 s for later ones");
+    queue.insert(low, 'a');
+    assert_eq!((queue.before(lowest).count(), queue.remove(low), queue.len()), (1, Some('a'), 0));
+}
+
+fn policy(name: &str, unit: Unit, (limit, left): (u64, u64), resets_in: u64) -> Policy {
+    let window = (unit != Unit::Concurrent).then_some(60);
+    Policy { name: name.into(), unit, limit, left, window, resets_in: Duration::from_millis(resets_in) }
+}
+
+#[test]
+fn headers_have_the_tightest_limit_first() {
+    let mut policies = [
+        policy("plan", Unit::Requests, (1_000, 998), 31_000),
+        policy("team-tokens", Unit::Tokens, (60_000, 51_230), 8_001),
+        policy("busy", Unit::Concurrent, (4, 1), 0),
+    ];
+    sort_policies(&mut policies);
+    assert_eq!(
+        policy_header(&policies),
+        r#""busy";q=4;qu="concurrent-requests", "team-tokens";q=60000;w=60;qu="tokens", "plan";q=1000;w=60"#
+    );
+    assert_eq!(rate_limit_header(&policies), r#""busy";r=1, "team-tokens";r=51230;t=9, "plan";r=998;t=31"#);
+    let openai = openai_headers(&policies);
+    let value = |name: &str| openai.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
+    assert_eq!(value("x-ratelimit-limit-tokens"), Some("60000"));
+    assert_eq!(value("x-ratelimit-remaining-requests"), Some("998"));
+    assert_eq!(value("x-ratelimit-reset-tokens"), Some("8.001s"));
+    let anthropic = anthropic_headers(&policies, Timestamp(1_794_700_000_500));
+    let value = |name: &str| anthropic.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
+    assert_eq!(value("anthropic-ratelimit-tokens-remaining"), Some("51230"));
+    assert!(value("anthropic-ratelimit-tokens-reset").is_some_and(|at| at.ends_with('Z') && at.len() == 20));
+    assert_eq!(value("anthropic-ratelimit-input-tokens-limit"), None);
+}
+
+#[test]
+fn durations_are_written_like_those_of_openai() {
+    for (millis, text) in [
+        (0, "0s"),
+        (120, "120ms"),
+        (1_000, "1s"),
+        (1_500, "1.5s"),
+        (360_000, "6m0s"),
+        (3_723_004, "1h2m3.004s"),
+    ] {
+        let headers = openai_headers(&[policy("l", Unit::Tokens, (1, 1), millis)]);
+        assert_eq!(headers[2].1, text);
+    }
+}
+
+#[test]
+fn both_ways_to_say_when_to_retry_agree() {
+    let after = |millis| retry_after(Duration::from_millis(millis));
+    assert_eq!([after(0), after(1), after(1_000), after(1_001)], [(1, 1), (1, 1), (1, 1_000), (2, 1_001)]);
+}
+
+#[test]
+fn the_least_recently_used_leaves_first() {
+    let mut lru = Lru::new(3);
+    for key in 0..3 {
+        lru.entry(key, || key * 10, |_| false);
+    }
+    assert_eq!(lru.get(&0).copied(), Some(0));
+    lru.entry(3, || 30, |_| false);
+    assert_eq!(lru.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [3, 0, 2]);
+    assert_eq!((lru.peek(&1), lru.len()), (None, 3));
+    lru.entry(4, || 40, |value| *value == 20);
+    assert_eq!(lru.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [4, 3, 2], "2 is held, so 0 leaves");
+    lru.entry(5, || 50, |_| true);
+    assert_eq!(lru.peek(&2), None, "if all are held, the last leaves");
+}

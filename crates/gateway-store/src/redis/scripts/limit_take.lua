@@ -1,0 +1,89 @@
+-- Takes from every bucket and permit of a call, or from none. All times are milliseconds of the server's clock.
+-- KEYS: buckets, then permits. ARGV: lease of a permit, id of the call, number of buckets; for each bucket capacity,
+-- window, amount, floor, whether it is enforced, class of the call, classes that the floor is reserved for (separated by
+-- commas); for each permit capacity, whether it is enforced.
+-- A bucket is a hash: v, its level times the window, so that a refill is a whole number; c and w, the capacity and window
+-- that v was counted with; t, when; low, when it is or was last below a fifth; k:<class>, when the class last used it.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lease, call, buckets = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local IDLE = 10000
+
+local function level(key, capacity, window)
+  local stored = redis.call('HMGET', key, 'v', 'c', 'w', 't')
+  if not stored[1] then return capacity * window end
+  local v, c, w, t = tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3]), tonumber(stored[4])
+  v = math.min(c * w, v + math.max(0, now - t) * c)
+  if c ~= capacity or w ~= window then
+    v = math.floor((capacity - c + v / w) * window)
+  end
+  return v
+end
+
+local function is_idle(key, classes)
+  local low = redis.call('HGET', key, 'low')
+  if low and now - tonumber(low) < IDLE then return false end
+  for class in string.gmatch(classes, '[^,]+') do
+    local at = redis.call('HGET', key, 'k:' .. class)
+    if at and now - tonumber(at) < IDLE then return false end
+  end
+  return true
+end
+
+local ok = true
+local found = {}
+for i = 1, buckets do
+  local at = 3 + (i - 1) * 7
+  local b = {
+    key = KEYS[i], capacity = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), amount = tonumber(ARGV[at + 3]),
+    floor = tonumber(ARGV[at + 4]), enforced = ARGV[at + 5] == '1', class = ARGV[at + 6],
+  }
+  b.v = level(b.key, b.capacity, b.window)
+  local need = b.amount
+  if b.floor > 0 and not is_idle(b.key, ARGV[at + 7]) then need = need + b.floor end
+  b.wait = 0
+  if b.amount > 0 then b.wait = math.max(0, math.ceil((need * b.window - b.v) / b.capacity)) end
+  if b.wait > 0 and b.enforced then ok = false end
+  found[i] = b
+end
+
+local permits = {}
+for i = buckets + 1, #KEYS do
+  local at = 3 + buckets * 7 + (i - buckets - 1) * 2
+  local p = { key = KEYS[i], capacity = tonumber(ARGV[at + 1]), enforced = ARGV[at + 2] == '1' }
+  redis.call('ZREMRANGEBYSCORE', p.key, '-inf', now)
+  p.held = redis.call('ZCARD', p.key)
+  p.fits = p.held < p.capacity
+  if not p.fits and p.enforced then ok = false end
+  permits[#permits + 1] = p
+end
+
+local reply = { ok and 1 or 0 }
+for _, b in ipairs(found) do
+  local taken = ok and b.wait == 0
+  if taken then b.v = b.v - b.amount * b.window end
+  local full = b.capacity * b.window
+  if taken then
+    redis.call('HSET', b.key, 'v', string.format('%.0f', b.v), 'c', b.capacity, 'w', b.window, 't', now)
+    if b.v * 5 < full then
+      redis.call('HSET', b.key, 'low', now + math.ceil((full / 5 - b.v) / b.capacity))
+    end
+  end
+  -- A class that is refused is not idle.
+  if b.class ~= '' then redis.call('HSET', b.key, 'k:' .. b.class, now) end
+  redis.call('PEXPIRE', b.key, math.max(0, math.ceil((full - b.v) / b.capacity)) + 2 * IDLE)
+  reply[#reply + 1] = taken and 1 or 0
+  reply[#reply + 1] = math.floor(b.v / b.window)
+  reply[#reply + 1] = b.wait
+end
+for _, p in ipairs(permits) do
+  local taken = ok and p.fits
+  if taken then
+    redis.call('ZADD', p.key, now + lease, call)
+    redis.call('PEXPIRE', p.key, lease)
+    p.held = p.held + 1
+  end
+  reply[#reply + 1] = taken and 1 or 0
+  reply[#reply + 1] = p.held
+end
+return reply

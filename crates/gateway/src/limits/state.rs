@@ -1,0 +1,272 @@
+//! What a node knows of the limits of one organization: its buckets, the calls that wait, and what was refused. One
+//! lock, which is never held while something is awaited.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gateway_core::ids::{KeyId, LimitId, OrgId};
+use gateway_core::limits::{
+    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Shortage, Unit, WaitQueue,
+};
+use gateway_core::time::Timestamp;
+
+use super::refusals::Refused;
+use super::waiting::{BucketKey, Waiter};
+use super::{BucketUsage, OrgLimits};
+
+/// Buckets of all limits of an organization on a node.
+const MAX_ORG_BUCKETS: usize = 200_000;
+
+#[derive(Default)]
+pub struct OrgState {
+    inner: Mutex<State>,
+    /// Held while slices are fetched, so that concurrent calls do not fetch one each.
+    pub fetching: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+pub struct State {
+    accounts: HashMap<LimitId, Lru<Arc<str>, Entry>>,
+    buckets: usize,
+    pub averages: Averages,
+    pub queue: WaitQueue<Waiter>,
+    /// The bodies of calls that wait.
+    pub waiting_bytes: usize,
+    pub refused: HashMap<LimitId, Refused>,
+    /// The buckets of which this node holds slices or permits.
+    pub sliced: HashSet<BucketKey>,
+    /// Permits that calls hold in Redis, by call.
+    pub leased_calls: HashMap<Arc<str>, Vec<(LimitId, Arc<str>)>>,
+}
+
+/// The buckets of one limit and subject.
+pub struct Entry {
+    /// On PostgreSQL and Redis: as it was known last.
+    pub account: Account,
+    pub lease: NodeLease,
+}
+
+/// What the node has taken of shared buckets and not used yet.
+#[derive(Clone, Copy, Default)]
+pub struct NodeLease {
+    pub credit: [i64; 4],
+    /// Permits that the node holds, used or not.
+    pub permits: i64,
+    pub used_at: i64,
+}
+
+/// What a call wants of one limit.
+#[derive(Clone)]
+pub struct Wanted {
+    /// The place of the limit in the set.
+    pub limit: usize,
+    pub bucket: Arc<str>,
+    pub demand: Demand,
+}
+
+/// Everything that a call wants.
+pub struct Request {
+    pub wanted: Vec<Wanted>,
+    pub class: Option<Arc<str>>,
+}
+
+/// An enforced limit has too little.
+#[derive(Clone, Debug)]
+pub struct Short {
+    pub limit: usize,
+    pub bucket: Arc<str>,
+    pub shortage: Shortage,
+}
+
+impl Short {
+    /// The bucket that has too little.
+    pub fn key(&self, org: &OrgLimits) -> BucketKey {
+        (org.limit(self.limit).id, Arc::clone(&self.bucket))
+    }
+
+    /// The one that a caller should be told: what never fits, else what takes longest.
+    pub fn worse(self, other: Option<Self>) -> Self {
+        let rank = |short: &Self| (short.shortage.wait.is_none(), short.shortage.wait);
+        match other {
+            Some(other) if rank(&other) >= rank(&self) => other,
+            _ => self,
+        }
+    }
+}
+
+impl OrgState {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The buckets of a limit and subject, at the given time.
+    pub fn entry(&mut self, limit: &Limit, bucket: &Arc<str>, now: Timestamp) -> &mut Entry {
+        let accounts = self.accounts.entry(limit.id).or_insert_with(|| Lru::new(MAX_BUCKETS));
+        let before = accounts.len();
+        let is_full = self.buckets >= MAX_ORG_BUCKETS && before > 0;
+        accounts.set_capacity(if is_full { before } else { MAX_BUCKETS });
+        let make = || Entry { account: Account::new(limit, now), lease: NodeLease::default() };
+        let is_held = |entry: &Entry| entry.account.is_held();
+        accounts.entry(Arc::clone(bucket), make, is_held);
+        self.buckets += accounts.len() - before;
+        // Found again, because the borrow above would last until the end.
+        let entry = accounts.entry(Arc::clone(bucket), make, is_held);
+        entry.account.update(limit, now);
+        entry
+    }
+
+    /// The buckets, if they have not left.
+    pub fn find(&mut self, limit: LimitId, bucket: &Arc<str>) -> Option<&mut Entry> {
+        self.accounts.get_mut(&limit)?.get(bucket)
+    }
+
+    pub fn entries(&mut self) -> impl Iterator<Item = (LimitId, &Arc<str>, &mut Entry)> {
+        self.accounts.iter_mut().flat_map(|(limit, accounts)| {
+            accounts.values_mut().map(|(bucket, entry)| (*limit, bucket, entry))
+        })
+    }
+
+    /// Takes everything that the call wants from buckets in memory, or nothing. Returns for each limit whether it would
+    /// have refused the call in dry run. `nodes`: how many share the limits without seeing each other.
+    pub fn take(
+        &mut self,
+        set: &LimitSet,
+        request: &Request,
+        now: Timestamp,
+        nodes: u64,
+    ) -> Result<Vec<bool>, Short> {
+        let mut would_refuse = vec![false; request.wanted.len()];
+        let mut worst: Option<Short> = None;
+        let demand = |wanted: &Wanted| wanted.demand.times(nodes.max(1));
+        for (wanted, would_refuse) in request.wanted.iter().zip(&mut would_refuse) {
+            let limit = &set.limits[wanted.limit];
+            let account = &mut self.entry(limit, &wanted.bucket, now).account;
+            account.note_class(limit, request.class.as_deref(), now);
+            let floor = account.floor(limit, request.class.as_deref(), now);
+            let Err(shortage) = account.check(&demand(wanted), floor) else { continue };
+            if limit.is_enforced() {
+                let short = Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage };
+                worst = Some(short.worse(worst.take()));
+            } else {
+                *would_refuse = true;
+            }
+        }
+        if let Some(worst) = worst {
+            return Err(worst);
+        }
+        for (wanted, would_refuse) in request.wanted.iter().zip(&would_refuse) {
+            if !would_refuse {
+                let entry = self.entry(&set.limits[wanted.limit], &wanted.bucket, now);
+                entry.account.take(&demand(wanted), now);
+            }
+        }
+        Ok(would_refuse)
+    }
+
+    /// The buckets of a call as headers show them.
+    pub fn policies(&mut self, set: &LimitSet, wanted: &[Wanted], now: Timestamp) -> Vec<Policy> {
+        let mut policies = Vec::with_capacity(wanted.len());
+        for one in wanted {
+            let limit = &set.limits[one.limit];
+            if !limit.is_enforced() {
+                continue;
+            }
+            let entry = self.entry(limit, &one.bucket, now);
+            let readings: Vec<_> = entry.account.readings().collect();
+            let has_several = readings.len() > 1;
+            for reading in readings {
+                let credit = entry.lease.credit_of(reading.unit);
+                let left = u64::try_from(reading.left.saturating_add(credit)).unwrap_or(0);
+                policies.push(Policy {
+                    name: policy_name(limit, reading.unit, has_several),
+                    unit: reading.unit,
+                    limit: reading.limit,
+                    left: left.min(reading.limit),
+                    window: (reading.unit != Unit::Concurrent).then(|| limit.window() / 1_000),
+                    resets_in: reading.resets_in,
+                });
+            }
+        }
+        policies
+    }
+
+    pub fn usage(&mut self, limit: LimitId, now: Timestamp) -> Vec<BucketUsage> {
+        let Some(accounts) = self.accounts.get_mut(&limit) else { return Vec::new() };
+        let mut usage = Vec::new();
+        for (bucket, entry) in accounts.values_mut() {
+            entry.account.refill(now);
+            for reading in entry.account.readings() {
+                let remaining = reading.left.saturating_add(entry.lease.credit_of(reading.unit));
+                let limit = i64::try_from(reading.limit).unwrap_or(i64::MAX);
+                usage.push(BucketUsage {
+                    bucket: bucket.to_string(),
+                    unit: reading.unit.as_str(),
+                    limit: reading.limit,
+                    used: u64::try_from(limit.saturating_sub(remaining)).unwrap_or(0),
+                    remaining,
+                    resets_in: reading.resets_in,
+                });
+            }
+        }
+        usage
+    }
+
+    /// Forgets limits that are no longer there.
+    pub fn retain(&mut self, set: &LimitSet) {
+        self.accounts.retain(|id, _| set.find(*id).is_some());
+        self.buckets = self.accounts.values().map(Lru::len).sum();
+    }
+
+    /// Whether a new state would be the same.
+    pub fn is_unused(&mut self, now: Timestamp) -> bool {
+        self.queue.is_empty()
+            && self.refused.is_empty()
+            && self.leased_calls.is_empty()
+            && self.entries().all(|(_, _, entry)| {
+                entry.account.refill(now);
+                entry.account.is_unused() && entry.lease.is_empty()
+            })
+    }
+}
+
+impl NodeLease {
+    pub fn credit_of(&self, unit: Unit) -> i64 {
+        let place = Unit::REFILLING.iter().position(|known| *known == unit);
+        place.map_or(0, |place| self.credit[place].max(0))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.permits == 0 && self.credit == [0; 4]
+    }
+}
+
+impl OrgLimits {
+    /// Whether some limit applies to one target of a call and not to another.
+    pub fn depends_on_model(&self) -> bool {
+        self.set.limits.iter().any(Limit::depends_on_model)
+    }
+
+    /// The average output of the calls of a key to a model.
+    pub fn average(&self, key: Option<KeyId>, model: &str) -> Option<u64> {
+        self.state.lock().averages.get(key, model)
+    }
+
+    pub fn limit(&self, index: usize) -> &Limit {
+        &self.set.limits[index]
+    }
+
+    pub(super) fn state(&self) -> &Arc<OrgState> {
+        &self.state
+    }
+
+    pub(super) fn org(&self) -> OrgId {
+        self.id
+    }
+}
+
+/// The name in headers. Names of limits have no dot.
+pub fn policy_name(limit: &Limit, unit: Unit, has_several: bool) -> String {
+    if has_several { format!("{}.{}", limit.name(), unit.as_str()) } else { limit.name().to_owned() }
+}

@@ -1,0 +1,81 @@
+//! The headers of answers that tell callers what their limits have left. They are known before the first byte, because
+//! tokens are reserved.
+
+use gateway_core::accounts::LimitHeaders;
+use gateway_core::limits::{
+    LimitStatus, Policy, Unit, anthropic_headers, openai_headers, policy_header, rate_limit_header,
+    sort_policies,
+};
+use gateway_core::llm::ClientFormat;
+use gateway_core::time::{MINUTE, SECOND, Timestamp};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::directives::Directives;
+
+type Headers = Vec<(HeaderName, HeaderValue)>;
+
+const POLICY: &str = "ratelimit-policy";
+const RATE_LIMIT: &str = "ratelimit";
+
+/// What limits the headers of an answer are about.
+pub struct ShownLimits<'a> {
+    pub setting: LimitHeaders,
+    pub policies: &'a [Policy],
+    /// The requests per minute of the plan, which come in addition.
+    pub plan: Option<&'a LimitStatus>,
+    pub now: Timestamp,
+}
+
+impl ShownLimits<'_> {
+    /// The headers, of which those of OpenAI and Anthropic are only for callers of these formats.
+    pub fn headers(&self, directives: &Directives) -> Headers {
+        if self.setting == LimitHeaders::Off || self.policies.is_empty() {
+            return Vec::new();
+        }
+        let mut policies = self.policies.to_vec();
+        policies.extend(self.plan.map(|status| plan_policy(status, self.now)));
+        sort_policies(&mut policies);
+        let mut headers = vec![
+            (POLICY.to_owned(), policy_header(&policies)),
+            (RATE_LIMIT.to_owned(), rate_limit_header(&policies)),
+        ];
+        let counts_tokens = policies.iter().any(|policy| policy.unit.counts_tokens());
+        if self.setting == LimitHeaders::All && counts_tokens && directives.is_format_known() {
+            headers.extend(match directives.client_format {
+                ClientFormat::OpenAiChat | ClientFormat::OpenAiResponses => openai_headers(&policies),
+                ClientFormat::Anthropic => anthropic_headers(&policies, self.now),
+                ClientFormat::Gemini => Vec::new(),
+            });
+        }
+        let parse = |(name, value): (String, String)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        };
+        headers.into_iter().filter_map(parse).collect()
+    }
+}
+
+/// Adds the headers to those of a provider, whose own of the same names get others.
+pub fn add(headers: &mut HeaderMap, limits: Headers) {
+    for (name, value) in limits {
+        let theirs: Vec<HeaderValue> = headers.get_all(&name).iter().cloned().collect();
+        if !theirs.is_empty()
+            && let Ok(renamed) = HeaderName::try_from(format!("x-upstream-{name}"))
+        {
+            for value in theirs {
+                headers.append(renamed.clone(), value);
+            }
+        }
+        headers.insert(name, value);
+    }
+}
+
+fn plan_policy(status: &LimitStatus, now: Timestamp) -> Policy {
+    Policy {
+        name: "plan".to_owned(),
+        unit: Unit::Requests,
+        limit: status.limit,
+        left: status.remaining,
+        window: Some(MINUTE / SECOND),
+        resets_in: status.resets_at.since(now),
+    }
+}

@@ -1,0 +1,76 @@
+//! What the record of a request knows of its limits: the permit until the request ends, and what the row says of it.
+
+use std::time::Duration;
+
+use gateway_core::limits::{LimitStatus, TokensUsed};
+use gateway_core::logs::{LimitUse, LogRow, LogSource, Tokens};
+use http::{HeaderName, HeaderValue};
+
+use super::{CacheStatus, Record};
+use crate::limits::{Over, Permit};
+use crate::proxy::directives::Directives;
+use crate::proxy::limit_headers::ShownLimits;
+
+#[derive(Default)]
+pub(super) struct RecordedLimits {
+    permit: Option<Permit>,
+    /// Of a request that was refused.
+    uses: Vec<LimitUse>,
+    queued: Option<Duration>,
+    plan: Option<LimitStatus>,
+}
+
+impl Record {
+    /// The gateway makes the call itself, for the organization.
+    pub fn is_internal(&self) -> bool {
+        self.origin.source == LogSource::Api
+    }
+
+    /// The request holds this until it ends.
+    pub fn hold_limits(&mut self, permit: Option<Permit>, plan: Option<LimitStatus>) {
+        let waited = permit.as_ref().map(Permit::waited).filter(|waited| !waited.is_zero());
+        self.limits = RecordedLimits { permit, uses: Vec::new(), queued: waited, plan };
+    }
+
+    /// The request was refused by a limit.
+    pub fn refuse_by_limit(&mut self, over: &Over) {
+        self.limits.uses.clone_from(&over.uses);
+        self.limits.queued = Some(over.waited).filter(|waited| waited.as_millis() > 0);
+    }
+
+    pub fn permit_mut(&mut self) -> &mut Option<Permit> {
+        &mut self.limits.permit
+    }
+
+    /// The headers about the limits that applied.
+    pub fn limit_headers(&self, directives: &Directives) -> Vec<(HeaderName, HeaderValue)> {
+        let Some(permit) = &self.limits.permit else { return Vec::new() };
+        let shown = ShownLimits {
+            setting: self.caller.org.settings.limit_headers,
+            policies: permit.policies(),
+            plan: self.limits.plan.as_ref(),
+            now: self.services.clock.now(),
+        };
+        shown.headers(directives)
+    }
+
+    /// Replaces what was reserved by what the request used. An answer from the cache used no tokens.
+    pub(super) fn settle_limits(&mut self, row: &mut LogRow) {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        row.queued_ms = self.limits.queued.map(millis);
+        row.limits = std::mem::take(&mut self.limits.uses);
+        let Some(permit) = &mut self.limits.permit else { return };
+        let is_hit = self.cache.status == Some(CacheStatus::Hit);
+        let used = row.tokens.filter(|_| !is_hit).map(|tokens| used(&tokens)).unwrap_or_default();
+        row.limits = permit.settle(used);
+    }
+}
+
+fn used(tokens: &Tokens) -> TokensUsed {
+    let number = |count: i64| u64::try_from(count).unwrap_or(0);
+    TokensUsed {
+        input: number(tokens.prompt),
+        cached: number(tokens.cached),
+        output: number(tokens.completion),
+    }
+}
