@@ -1,5 +1,5 @@
-import { CircleHelp, CircleUser, LogOut, Menu as MenuIcon, Monitor, Moon, PanelLeft, Rocket, Search, Settings2, Sun } from 'lucide-react'
-import { useNavigate, useSearch } from '@tanstack/react-router'
+import { BookOpen, CircleHelp, CircleUser, LogOut, Menu as MenuIcon, Monitor, Moon, PanelLeft, Rocket, Search, Settings2, Sun } from 'lucide-react'
+import { useLocation, useNavigate, useSearch } from '@tanstack/react-router'
 import { signOut } from '@/api/auth'
 import { useMe } from '@/api/me'
 import { zoneName } from '@/lib/format'
@@ -7,6 +7,7 @@ import { cycleTheme, setPrefs, usePrefs } from '@/lib/prefs'
 import type { RangeSearch } from '@/lib/range'
 import { MOD_KEY_LABEL } from '@/lib/shortcuts'
 import { Button, DateRange, Menu, MenuItem, MenuLabel, MenuLine } from '@/ui'
+import { docsOf } from './nav'
 import { OrgSwitcher } from './OrgSwitcher'
 
 interface TopBarProps {
@@ -21,6 +22,7 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
   const prefs = usePrefs()
   const search = useSearch({ strict: false }) as RangeSearch
   const navigate = useNavigate()
+  const path = useLocation({ select: (location) => location.pathname })
   const Theme = THEME[prefs.theme]
   const setRange = (range: RangeSearch) =>
     void navigate({ to: '.', search: ((before: Record<string, unknown>) => ({ ...before, range: undefined, from: undefined, to: undefined, ...range })) as never })
@@ -43,6 +45,9 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
             {zoneName(prefs.zone)}
           </span>
         </Button>
+        <a href={docsOf(path)} target="_blank" rel="noopener" className="btn btn-ghost btn-icon" aria-label="Documentation of this page" title="Documentation">
+          <BookOpen size={16} aria-hidden />
+        </a>
         <Button kind="ghost" square className="max-sm:hidden" aria-label={`Theme: ${prefs.theme}; change`} title={`Theme: ${prefs.theme}`} icon={<Theme size={16} aria-hidden />} onClick={cycleTheme} />
         <Account onHelp={onHelp} />
       </div>

@@ -7,6 +7,8 @@ export interface NavItem {
   icon: LucideIcon
   /** Second key of the `g` shortcut. */
   key?: string
+  /** Page of the documentation. */
+  docs: string
 }
 
 export interface NavGroup {
@@ -18,43 +20,50 @@ export const NAV: readonly NavGroup[] = [
   {
     name: 'Observe',
     items: [
-      { to: '/', name: 'Overview', icon: LayoutDashboard, key: 'o' },
-      { to: '/logs', name: 'Logs', icon: Activity, key: 'l' },
-      { to: '/sessions', name: 'Sessions', icon: MessagesSquare, key: 's' },
-      { to: '/usage', name: 'Usage', icon: ChartLine, key: 'u' },
+      { to: '/', name: 'Overview', icon: LayoutDashboard, key: 'o', docs: 'concepts' },
+      { to: '/logs', name: 'Logs', icon: Activity, key: 'l', docs: 'logs' },
+      { to: '/sessions', name: 'Sessions', icon: MessagesSquare, key: 's', docs: 'logs' },
+      { to: '/usage', name: 'Usage', icon: ChartLine, key: 'u', docs: 'logs' },
     ],
   },
   {
     name: 'Build',
     items: [
-      { to: '/prompts', name: 'Prompts', icon: BookText, key: 'p' },
-      { to: '/playground', name: 'Playground', icon: Play, key: 'y' },
-      { to: '/datasets', name: 'Datasets', icon: Database, key: 'd' },
-      { to: '/evals', name: 'Evals', icon: FlaskConical, key: 'e' },
-      { to: '/skills', name: 'Skills', icon: Sparkles },
+      { to: '/prompts', name: 'Prompts', icon: BookText, key: 'p', docs: 'prompts' },
+      { to: '/playground', name: 'Playground', icon: Play, key: 'y', docs: 'playground' },
+      { to: '/datasets', name: 'Datasets', icon: Database, key: 'd', docs: 'datasets' },
+      { to: '/evals', name: 'Evals', icon: FlaskConical, key: 'e', docs: 'evals' },
+      { to: '/skills', name: 'Skills', icon: Sparkles, docs: 'skills' },
     ],
   },
   {
     name: 'Connect',
     items: [
-      { to: '/providers', name: 'Providers', icon: Plug },
-      { to: '/models', name: 'Models', icon: Waypoints, key: 'm' },
-      { to: '/keys', name: 'Keys', icon: KeyRound, key: 'k' },
-      { to: '/webhooks', name: 'Webhooks', icon: Send },
-      { to: '/exports', name: 'Exports', icon: Share2 },
-      { to: '/import', name: 'Import', icon: FileInput },
+      { to: '/providers', name: 'Providers', icon: Plug, docs: 'providers/' },
+      { to: '/models', name: 'Models', icon: Waypoints, key: 'm', docs: 'models' },
+      { to: '/keys', name: 'Keys', icon: KeyRound, key: 'k', docs: 'access' },
+      { to: '/webhooks', name: 'Webhooks', icon: Send, docs: 'webhooks' },
+      { to: '/exports', name: 'Exports', icon: Share2, docs: 'exports' },
+      { to: '/import', name: 'Import', icon: FileInput, docs: 'switching' },
     ],
   },
   {
     name: 'Organization',
     items: [
-      { to: '/org/members', name: 'Members', icon: Users },
-      { to: '/org/teams', name: 'Teams', icon: Building2 },
-      { to: '/org/apps', name: 'Apps', icon: Boxes },
-      { to: '/org/budgets', name: 'Budgets', icon: Wallet },
-      { to: '/org/limits', name: 'Limits', icon: Gauge },
-      { to: '/org/audit', name: 'Audit log', icon: ScrollText },
-      { to: '/org/settings', name: 'Settings', icon: Cog },
+      { to: '/org/members', name: 'Members', icon: Users, docs: 'access' },
+      { to: '/org/teams', name: 'Teams', icon: Building2, docs: 'access' },
+      { to: '/org/apps', name: 'Apps', icon: Boxes, docs: 'access' },
+      { to: '/org/budgets', name: 'Budgets', icon: Wallet, docs: 'budgets' },
+      { to: '/org/limits', name: 'Limits', icon: Gauge, docs: 'limits' },
+      { to: '/org/audit', name: 'Audit log', icon: ScrollText, docs: 'audit' },
+      { to: '/org/settings', name: 'Settings', icon: Cog, docs: 'configuration' },
     ],
   },
 ]
+
+/** The documentation of the page at this path, or its home. */
+export function docsOf(path: string): string {
+  const items = NAV.flatMap((group) => group.items)
+  const found = items.find(({ to }) => path === to || (to !== '/' && path.startsWith(`${to}/`)))
+  return `/console/docs/${found?.docs ?? ''}`
+}

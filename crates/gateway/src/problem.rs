@@ -1,6 +1,8 @@
 //! Errors of the HTTP API, and the one place that maps them to HTTP responses. The path of a request decides the format
 //! of the error body; proxied requests get the fields of both formats, because SDKs read either.
 
+pub mod codes;
+
 use std::borrow::Cow;
 
 use axum::body::Body;

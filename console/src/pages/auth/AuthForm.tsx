@@ -51,6 +51,11 @@ export function AuthForm({ title, about, action, onSubmit, children, below }: Fr
           </Button>
         </form>
         {below && <p className="mt-4 text-center text-muted">{below}</p>}
+        <p className="mt-4 text-center text-muted">
+          <a href="/console/docs/" target="_blank" rel="noopener" className="font-medium text-accent underline">
+            Documentation
+          </a>
+        </p>
       </div>
     </main>
   )

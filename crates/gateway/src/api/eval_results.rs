@@ -354,9 +354,10 @@ async fn list(
     caller: Caller<Viewer, Integrations>,
     PagedQuery { page, filter: params }: PagedQuery<ListParams>,
 ) -> ApiResult<Json<VerdictList>> {
-    let invalid = |code, why: &'static str| Problem::new(StatusCode::BAD_REQUEST, code, why);
-    let log_id = params.log_id.ok_or_else(|| invalid("missing_log_id", "log_id: is required"))?;
-    let log_id = log_id.parse().map_err(|_| invalid("invalid_log_id", "log_id: must be a whole number"))?;
+    let missing = || Problem::new(StatusCode::BAD_REQUEST, "missing_log_id", "log_id: is required");
+    let invalid =
+        || Problem::new(StatusCode::BAD_REQUEST, "invalid_log_id", "log_id: must be a whole number");
+    let log_id = params.log_id.ok_or_else(missing)?.parse().map_err(|_| invalid())?;
     let found = verdicts::list(&app.services.db, caller.org.id, log_id, &page.page()?).await?;
     let (results, next_cursor) = page::into_views(found);
     Ok(Json(VerdictList { results, next_cursor }))

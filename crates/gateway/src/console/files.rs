@@ -34,7 +34,7 @@ impl StaticFile {
         let digest = Sha256::digest(uncompressed.map_or(&[][..], |(_, bytes)| bytes));
         Self {
             content_type: content_type(name),
-            cache_control: if name.starts_with("assets/") { IMMUTABLE } else { REVALIDATE },
+            cache_control: cache_control(name),
             hash: hex::encode(&digest[..12]),
             variants,
         }
@@ -89,7 +89,12 @@ pub fn group_variants(contents: HashMap<String, Bytes>) -> HashMap<String, Stati
         .collect()
 }
 
-fn content_type(name: &str) -> &'static str {
+/// How long a browser may keep a file.
+pub fn cache_control(name: &str) -> &'static str {
+    if name.starts_with("assets/") { IMMUTABLE } else { REVALIDATE }
+}
+
+pub fn content_type(name: &str) -> &'static str {
     match name.rsplit('.').next().unwrap_or_default() {
         "js" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",

@@ -1,7 +1,8 @@
-//! Serves the built web console under `/console`. The files contain no data, so they need no authentication; the
-//! console loads its data from the public API. Every path below `/console` that is not a file returns the HTML
-//! document.
+//! Serves the built web console under `/console`, and the documentation site under `/console/docs`. The files contain no
+//! data, so they need no authentication; the console loads its data from the public API. Every other path below
+//! `/console` returns the HTML document of the console.
 
+mod docs;
 mod files;
 mod list_files;
 mod negotiation;
@@ -17,6 +18,7 @@ use http::header::{CONTENT_LENGTH, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use crate::problem::{ApiResult, Problem};
+use docs::Docs;
 use files::StaticFile;
 pub use negotiation::{Encoding, preferred_encoding};
 use page::Page;
@@ -26,6 +28,7 @@ pub const HOME: &str = "/console/";
 
 /// The files embedded in a release build. A debug build reads the directory instead.
 const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
+const EMBEDDED_DOCS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/docs.rs"));
 
 const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("x-content-type-options"), "nosniff"),
@@ -43,14 +46,19 @@ pub fn is_console_path(path: &str) -> bool {
 pub struct Console {
     files: HashMap<String, StaticFile>,
     page: Page,
+    docs: Docs,
 }
 
 impl Console {
     /// Loads the embedded files, or in a debug build the files of the directory.
     pub fn load() -> Self {
-        match option_env!("CONSOLE_DIST") {
+        let console = match option_env!("CONSOLE_DIST") {
             Some(directory) => Self::read(Path::new(directory)),
-            None => Self::embedded(EMBEDDED),
+            None => Self::new(table(EMBEDDED)),
+        };
+        match option_env!("DOCS_DIST") {
+            Some(directory) => console.with_docs(Path::new(directory)),
+            None => Self { docs: Docs::new(table(EMBEDDED_DOCS)), ..console },
         }
     }
 
@@ -59,14 +67,19 @@ impl Console {
         Self::new(files::read(directory).unwrap_or_default())
     }
 
-    fn embedded(table: &'static [(&'static str, &'static [u8])]) -> Self {
-        Self::new(table.iter().map(|(name, bytes)| ((*name).to_owned(), Bytes::from_static(bytes))).collect())
+    /// Adds the documentation site of a directory. If it cannot be read, the site counts as not built.
+    pub fn with_docs(self, directory: &Path) -> Self {
+        Self { docs: Docs::new(files::read(directory).unwrap_or_default()), ..self }
     }
 
     fn new(mut contents: HashMap<String, Bytes>) -> Self {
         match contents.remove("index.html") {
-            Some(index) => Self { files: files::group_variants(contents), page: Page::new(&index) },
-            None => Self { files: HashMap::new(), page: Page::not_built() },
+            Some(index) => Self {
+                files: files::group_variants(contents),
+                page: Page::new(&index),
+                docs: Docs::default(),
+            },
+            None => Self { files: HashMap::new(), page: Page::not_built(), docs: Docs::default() },
         }
     }
 
@@ -79,6 +92,7 @@ impl Console {
             return redirect_home(uri);
         };
         let mut response = match self.files.get(name) {
+            _ if docs::is_docs_path(uri.path()) => self.docs.respond(uri.path(), headers)?,
             Some(file) => file.respond(headers),
             None if name.starts_with("assets/") => return Err(file_not_found()),
             None => self.page.respond()?,
@@ -91,6 +105,10 @@ impl Console {
         }
         Ok(response)
     }
+}
+
+fn table(embedded: &'static [(&'static str, &'static [u8])]) -> HashMap<String, Bytes> {
+    embedded.iter().map(|(name, bytes)| ((*name).to_owned(), Bytes::from_static(bytes))).collect()
 }
 
 /// A response with a content length, which HEAD requests need too.
@@ -135,7 +153,7 @@ mod tests {
     #[test]
     fn embedded_files_equal_the_files_of_the_directory() {
         let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/console"));
-        let (embedded, read) = (Console::embedded(FIXTURE), Console::read(directory));
+        let (embedded, read) = (Console::new(table(FIXTURE)), Console::read(directory));
         assert!(!embedded.files.is_empty());
         assert_eq!(embedded.files, read.files);
         assert_eq!(embedded.page, read.page);

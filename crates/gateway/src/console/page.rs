@@ -31,6 +31,11 @@ impl Page {
         Self::new(&Bytes::from_static(include_bytes!("not_built.html")))
     }
 
+    /// The page that is served if the documentation site was not built.
+    pub fn docs_not_built() -> Self {
+        Self::new(&Bytes::from_static(include_bytes!("docs_not_built.html")))
+    }
+
     pub fn respond(&self) -> ApiResult<Response> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(Problem::internal)?;
