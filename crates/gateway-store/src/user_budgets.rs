@@ -71,6 +71,13 @@ pub async fn find_for_update(tx: &mut Tx, org: OrgId, id: BudgetId) -> Result<Op
     tx.opt(AssertSqlSafe(sql), args![org, id]).await?.map(|row| read(&row, org)).transpose()
 }
 
+/// The same as `list_all`, for a transaction that changes many.
+pub async fn list_in_tx(tx: &mut Tx, org: OrgId) -> Result<Vec<Budget>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM user_budgets WHERE org_id = $1 ORDER BY id");
+    let rows = tx.all(AssertSqlSafe(sql), args![org]).await?;
+    rows.iter().map(|row| read(row, org)).collect()
+}
+
 /// All budgets of an organization's users, oldest first.
 pub async fn list_all(db: &Db, org: OrgId) -> Result<Vec<Budget>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM user_budgets WHERE org_id = $1 ORDER BY id");

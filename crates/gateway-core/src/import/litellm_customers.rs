@@ -8,7 +8,7 @@ use super::litellm_keys::{columns, period};
 use super::report::Fate::{Approximate, Exact, Manual};
 use super::report::{Known, Report, item, join};
 use super::{PlannedUserBudget, Status};
-use crate::budget::limit_units;
+use crate::budget::{MAX_USER_BUDGETS, MAX_USER_BYTES, limit_units};
 
 const CUSTOMER_COLUMNS: &Known = &[
     ("user_id", Exact("is the user of the budget")),
@@ -40,9 +40,6 @@ const BUDGET_COLUMNS: &Known = &[
     ("updated_at", Exact("is information that the gateway does not need")),
     ("updated_by", Exact("is information that the gateway does not need")),
 ];
-/// What a budget of a user may be named.
-const MAX_USER_BYTES: usize = 256;
-const MAX_USER_BUDGETS: usize = 1_000;
 
 /// The budgets of customers. `budgets` has those that they refer to.
 pub fn budgets(
@@ -68,7 +65,7 @@ pub fn budgets(
         let nested = row.get("litellm_budget_table").and_then(Value::as_object);
         let budget = budget(report, &path, nested.or(shared).unwrap_or(row), user);
         let Some(budget) = budget.filter(|_| users.insert(user)) else { continue };
-        if planned.len() >= MAX_USER_BUDGETS {
+        if planned.len() >= usize::try_from(MAX_USER_BUDGETS).unwrap_or(usize::MAX) {
             let message = format!("the budget is left out: there are at most {MAX_USER_BUDGETS} of users");
             report.set(&path, Status::Manual, message);
             continue;

@@ -4,6 +4,7 @@
 mod keys;
 mod limits;
 mod providers;
+mod user_budgets;
 
 use gateway_core::access::Plan as AccountPlan;
 use gateway_core::ids::OrgId;
@@ -47,6 +48,7 @@ pub enum Kind {
     Model,
     Key,
     Limit,
+    Budget,
     Setting,
 }
 
@@ -103,6 +105,7 @@ impl Changes {
                 Kind::Model => "model",
                 Kind::Key => "key",
                 Kind::Limit => "limit",
+                Kind::Budget => "budget",
                 Kind::Setting => "setting",
             };
             format!("{kind} {}", named.name)
@@ -146,13 +149,7 @@ impl Importer<'_> {
         self.apply_models(tx, &import.plan.models, &mut applied).await?;
         let keys = self.apply_keys(tx, &import.plan, &mut applied).await?;
         self.apply_limits(tx, &import.plan.limits, &keys, &mut applied.changes).await?;
-        if !import.plan.user_budgets.is_empty() {
-            applied.findings.push(Finding {
-                path: "user_budgets".to_owned(),
-                status: Status::Manual,
-                message: "budgets of users are in the plan and not created".to_owned(),
-            });
-        }
+        self.apply_user_budgets(tx, &import.plan.user_budgets, &mut applied.changes).await?;
         self.apply_settings(tx, &import.plan.settings, &mut applied.changes).await?;
         for quota in [Quota::Providers, Quota::Models, Quota::Keys] {
             self.check_quota(tx, quota).await?;

@@ -145,6 +145,22 @@ on_both!(limits_are_imported_with_their_keys_and_models, |app| async move {
     assert_eq!((&after["id"], &after["requests"]), (&limit["id"], &json!(90)));
 });
 
+on_both!(customers_become_budgets_of_users, |app| async move {
+    let ada = app.signup("acme").await;
+    let data = json!({
+        "keys": [{"token": "a".repeat(64)}],
+        "customers": [{"user_id": "ann", "litellm_budget_table": {"max_budget": 2.5, "budget_duration": "1d"}}],
+    });
+    let body = json!({"source": "litellm-keys", "data": data.to_string(), "apply": true});
+    import(&app, &ada, body.clone()).await.expect(200);
+    let path = format!("/api/v1/orgs/{}/budgets", ada.org_id);
+    let budget = app.get(&path).bearer(&ada.token).send().await.expect(200)["budgets"][0].clone();
+    assert_eq!((&budget["scope"], &budget["scope_id"]), (&json!("user"), &json!("ann")));
+    assert_eq!((&budget["period"], &budget["hard_limit_usd"]), (&json!("daily"), &json!(2.5)));
+    let again = import(&app, &ada, body).await.expect(200);
+    assert_eq!(again["changes"]["created"], json!([]));
+});
+
 on_both!(keys_are_imported_by_their_hash, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
     let hash = hex::encode(Sha256::digest("sk-1234-from-litellm"));
