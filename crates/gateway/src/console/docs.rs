@@ -82,7 +82,8 @@ impl Docs {
         if status != StatusCode::OK {
             *response.status_mut() = status;
         }
-        Ok(if name.ends_with(".html") { page(response) } else { response })
+        let is_page = name.rsplit_once('.').is_some_and(|(_, extension)| extension == "html");
+        Ok(if is_page { page(response) } else { response })
     }
 }
 
