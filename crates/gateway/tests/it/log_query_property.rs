@@ -91,7 +91,7 @@ fn random_row(random: &mut Random, account: &Account, number: usize) -> LogRow {
         row.team_id = (!random.chance(3)).then(|| TeamId(id(random)));
         row.user = (!random.chance(3)).then(|| random.one(&USERS).to_owned());
         row.session_id = random.chance(2).then(|| random.one(&["s1", "s2", "s 3"]).to_owned());
-        row.metadata = metadata.as_object().unwrap().clone();
+        row.metadata.clone_from(metadata.as_object().unwrap());
         row.prompt = random.chance(3).then(|| PromptVersionRef {
             name: random.one(&["support/answer", "support/greet"]).into(),
             version: 1 + i64::try_from(random.below(3)).unwrap(),

@@ -31,8 +31,12 @@ fn check(directory: &Path, pages: &Pages, is_whole: bool) {
         .filter(|name| is_whole && !pages.contains_key(name))
         .collect();
     if is_written {
-        others.iter().for_each(|name| fs::remove_file(directory.join(name)).unwrap());
-        pages.iter().for_each(|(name, text)| fs::write(directory.join(name), text).unwrap());
+        for name in &others {
+            fs::remove_file(directory.join(name)).unwrap();
+        }
+        for (name, text) in &pages {
+            fs::write(directory.join(name), text).unwrap();
+        }
         return;
     }
     assert_eq!(others, BTreeSet::new(), "pages that nothing generates; {NOTICE}");
