@@ -3,16 +3,19 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build console docs test fuzz torture lint audit dist bench soak siege mutants clean-services
+.PHONY: help run build build-dist console docs test fuzz torture lint audit dist bench soak siege mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
-run: build ## Build the release binary and serve on 127.0.0.1:8080, data in ./data
+run: build ## Build the binary and serve on 127.0.0.1:8080, data in ./data
 	@exec $(TARGET_DIR)/release/gateway serve
 
-build: console docs ## Build the release binary with the web console in it
+build: console docs ## Build the binary with the web console in it, fast to compile
 	$(CARGO) build --locked --release -p gateway
+
+build-dist: console docs ## Build the binary that is shipped and measured: profile dist, link-time optimization
+	$(CARGO) build --locked --profile dist -p gateway
 
 console: ## Build the web console; needs Node.js 20, and is left out without it
 	@scripts/console build
@@ -39,18 +42,18 @@ lint: ## Check formatting, lints and the walls between the crates
 audit: ## Check dependencies: licences, known vulnerabilities, sources; needs cargo-deny, and says what it cannot check
 	@scripts/audit
 
-dist: build ## Pack the release into dist/ with its bill of materials (CycloneDX) and checksums
-	@GATEWAY_BINARY=$(TARGET_DIR)/release/gateway scripts/dist
+dist: build-dist ## Pack the release into dist/ with its bill of materials (CycloneDX) and checksums
+	@GATEWAY_BINARY=$(TARGET_DIR)/dist/gateway scripts/dist
 
-bench: ## Measure the release binary beside nginx
-	$(CARGO) run --release -p gateway-bench
+bench: build-dist ## Measure the shipped binary beside nginx
+	$(CARGO) run --profile dist -p gateway-bench -- --gateway $(TARGET_DIR)/dist/gateway
 
-soak: build ## Three nodes under load while things fail around them; SOAK_SECONDS=600
-	@GATEWAY_BINARY=$(TARGET_DIR)/release/gateway scripts/soak
+soak: build-dist ## Three nodes under load while things fail around them; SOAK_SECONDS=600
+	@GATEWAY_BINARY=$(TARGET_DIR)/dist/gateway scripts/soak
 
-siege: build ## One hostile organization attacks for 60 s; prints what another one notices, on both databases
-	@scripts/services run -- sh -c 'exec $(CARGO) run --release -p gateway-bench -- siege \
-		--gateway $(TARGET_DIR)/release/gateway --postgres "$$TEST_POSTGRES_URL"'
+siege: build-dist ## One hostile organization attacks for 60 s; prints what another one notices, on both databases
+	@scripts/services run -- sh -c 'exec $(CARGO) run --profile dist -p gateway-bench -- siege \
+		--gateway $(TARGET_DIR)/dist/gateway --postgres "$$TEST_POSTGRES_URL"'
 
 mutants: ## Change the core's rules and see that its tests notice; needs cargo-mutants
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \

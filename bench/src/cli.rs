@@ -37,7 +37,7 @@ pub(crate) enum ProcessRole {
 #[derive(Args, Clone)]
 pub(crate) struct Options {
     /// Path of the gateway binary, which must be built already
-    #[arg(long, default_value = "target/release/gateway")]
+    #[arg(long, default_value = "target/dist/gateway")]
     pub(crate) gateway: PathBuf,
     /// Scenarios to run, by letter, for example a,c
     #[arg(long, value_delimiter = ',', value_name = "LETTERS")]
@@ -110,7 +110,7 @@ pub(crate) struct Options {
 #[derive(Args, Clone)]
 pub(crate) struct SiegeOptions {
     /// Path of the gateway binary, which must be built already
-    #[arg(long, default_value = "target/release/gateway")]
+    #[arg(long, default_value = "target/dist/gateway")]
     pub(crate) gateway: PathBuf,
     /// Length of the attack
     #[arg(long, default_value_t = 60)]
