@@ -13,7 +13,7 @@ const shared = setUp('provider', async ({ gateway }) => {
   }
   for (let at = 0; at < 3; at++) await chat(gateway, person.key, { model: 'gpt-4o', text: 'fail', headers: openai })
   for (let at = 0; at < 2; at++) await chat(gateway, person.key, { model: 'gpt-4o', text: 'The same again', headers: { ...openai, 'X-Gateway-Cache': 'true' } })
-  await chat(gateway, person.key, { text: 'A model without a price' })
+  await chat(gateway, person.key, { model: 'no-price', text: 'A model without a price' })
   member = await signUp(gateway)
 })
 

@@ -11,14 +11,14 @@ const shared = setUp('provider', async ({ gateway }) => {
   const second = await call(gateway, person.token, 'POST', '/api/v1/keys', { name: 'Second key' })
   for (let at = 0; at < 6; at++) await chat(gateway, at % 2 ? person.key : second.raw_key, { model: ['gpt-4o', 'gpt-4o-mini', 'o3'][at % 3], headers: { ...headers, 'X-Gateway-User': 'ada' } })
   await chat(gateway, person.key, { model: 'gpt-4o', headers: { ...headers, 'X-Gateway-Prompt': 'support/greeting', 'X-Gateway-Prompt-Variables': '{"name":"Ada"}' } })
-  await chat(gateway, person.key, { text: 'no price' })
+  await chat(gateway, person.key, { model: 'no-price', text: 'no price' })
   await call(gateway, person.token, 'POST', `/api/v1/orgs/${person.org.id}/budgets`, { scope: 'org', period: 'monthly', soft_limit_usd: 0.01, hard_limit_usd: 0.05 })
 })
 
 test('cost by model, provider, key, team, user and prompt', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage' })
   await page.getByRole('slider', { name: 'Cost' }).waitFor()
-  await page.getByText('1 request without a price (sandbox-small)').waitFor()
+  await page.getByText('1 request without a price (no-price)').waitFor()
   await page.getByText('Organization, monthly').waitFor()
   await inspect(page, 'usage')
   const expected = { provider: 'openai', key: 'Second key', user: 'ada', prompt: 'support/greeting' }

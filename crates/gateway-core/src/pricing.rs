@@ -98,6 +98,15 @@ impl PriceTable {
         found
     }
 
+    /// The models of a provider with a price, of these modes or of none, sorted by name.
+    pub fn models_of(&self, provider: &str, modes: &[&str]) -> Vec<&str> {
+        let models = self.provider(provider).into_iter().flatten();
+        let of_mode = models.filter(|(_, price)| price.mode.is_empty() || modes.contains(&&*price.mode));
+        let mut names: Vec<&str> = of_mode.map(|(model, _)| &**model).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// All rows as provider, model and price, sorted by name.
     pub fn rows(&self) -> Vec<(&str, &str, &Price)> {
         let mut rows: Vec<_> = self

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use gateway_core::limits::LimitStatus;
+use gateway_core::llm::ClientFormat;
+use gateway_core::llm::errors::error_value;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use gateway_store::fair_slots::Overloaded;
@@ -24,6 +26,8 @@ pub enum ErrorFormat {
     ErrorCode,
     /// The fields of both, for proxied requests.
     Both,
+    /// As the caller's SDK expects it, below `/sdk`.
+    Client(ClientFormat),
 }
 
 /// An error that is returned to the caller.
@@ -159,6 +163,7 @@ impl Problem {
             ErrorFormat::Both => {
                 json!({"error": message, "error_code": code, "code": code, "message": message})
             }
+            ErrorFormat::Client(format) => error_value(format, status.as_u16(), code, &message),
         };
         if let Some(body) = body.as_object_mut() {
             body.extend(extra);

@@ -49,7 +49,12 @@ pub fn stream_error(format: ClientFormat, code: &str, message: &str) -> Vec<u8> 
 
 /// An error body, as the caller's SDK expects it with this HTTP status.
 pub fn error_body(format: ClientFormat, status: u16, code: &str, message: &str) -> Vec<u8> {
-    let value = match format {
+    error_value(format, status, code, message).to_string().into_bytes()
+}
+
+/// The same as a value.
+pub fn error_value(format: ClientFormat, status: u16, code: &str, message: &str) -> Value {
+    match format {
         ClientFormat::OpenAiChat | ClientFormat::OpenAiResponses => {
             let kind = match status {
                 401 | 403 => "authentication_error",
@@ -90,8 +95,7 @@ pub fn error_body(format: ClientFormat, status: u16, code: &str, message: &str) 
             };
             gemini(status, name, code, message)
         }
-    };
-    value.to_string().into_bytes()
+    }
 }
 
 fn anthropic(kind: &str, code: &str, message: &str) -> Value {

@@ -18,6 +18,7 @@ pub mod preview;
 pub mod prompt_cache;
 pub mod providers;
 pub mod sandbox;
+pub mod sdk;
 pub mod sigv4;
 pub mod sse;
 pub mod system_prompt;

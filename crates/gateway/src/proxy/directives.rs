@@ -18,7 +18,7 @@ use super::prompt_cache::PromptCacheDirective;
 use crate::cache::CacheMode;
 use crate::problem::{ApiResult, Problem};
 
-const FORMAT: &str = "x-gateway-format";
+pub const FORMAT: &str = "x-gateway-format";
 const MAX_TAG_BYTES: usize = 256;
 const MAX_METADATA_BYTES: usize = 16 << 10;
 const DEFAULT_CACHE_TTL_S: u64 = 3_600;

@@ -32,6 +32,7 @@ pub mod record;
 mod response_body;
 mod response_format;
 mod sandbox;
+pub mod sdk;
 pub mod state;
 pub mod target_health;
 mod translate;

@@ -1,5 +1,8 @@
-//! The list of named models: `GET /v1/models` with `X-Gateway-Provider: auto`, in the list format of the caller. The
-//! gateway answers it itself.
+//! The list of models: `GET /v1/models` with `X-Gateway-Provider: auto`, in the list format of the caller. It has the
+//! named models, and below `/sdk` also the models of all providers that are ready, as `provider/model`. The gateway
+//! answers it itself.
+
+use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -7,6 +10,7 @@ use gateway_core::llm::ClientFormat;
 use gateway_core::llm::paths::Operation;
 use gateway_core::models::ModelTarget;
 use gateway_core::pricing::Price;
+use gateway_core::time::Timestamp;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -17,9 +21,23 @@ use super::context::RequestContext;
 use super::directives::Directives;
 use super::headers;
 use super::plan::AUTO;
+use super::sdk::SdkRequest;
 use crate::auth::Principal;
 use crate::models::ListedModel;
 use crate::problem::{ApiResult, Problem};
+
+/// The modes of models in the list. Others cannot be called in the formats of SDKs.
+const MODES: [&str; 4] = ["chat", "responses", "completion", "embedding"];
+
+/// A model of the list.
+struct Entry<'a> {
+    name: Cow<'a, str>,
+    created_at: Timestamp,
+    owner: &'a str,
+    description: &'a str,
+    context_length: Option<u64>,
+    price: Option<&'a Price>,
+}
 
 /// The response to a request for the list, or for one model of it. None for any other request.
 pub fn respond(context: RequestContext<'_>, directives: &Directives) -> Option<ApiResult<Response>> {
@@ -30,17 +48,19 @@ pub fn respond(context: RequestContext<'_>, directives: &Directives) -> Option<A
     let path = context.head.uri.path();
     let (_, last) = path.trim_end_matches('/').rsplit_once('/').unwrap_or_default();
     let format = list_format(context, directives);
-    let models = context.identity.org.models.listed();
-    let allowed = models.iter().filter(|model| is_allowed(context, model));
+    let listed = context.identity.org.models.listed();
+    let named = listed.iter().filter(|model| is_allowed(context, model)).map(|model| named(context, model));
+    let is_sdk = context.head.extensions.get::<SdkRequest>().is_some();
+    let entries = named.chain(if is_sdk { of_providers(context) } else { Vec::new() });
     if last == "models" {
-        let views: Vec<Value> = allowed.map(|model| view(context, format, model)).collect();
+        let views: Vec<Value> = entries.map(|entry| view(format, &entry)).collect();
         return Some(Ok(json_response(context, &list(format, &views))));
     }
     let name = percent_decode_str(last).decode_utf8_lossy();
-    let found = allowed.into_iter().find(|model| model.name == name);
+    let found = entries.into_iter().find(|entry| entry.name == name);
     Some(match found {
-        Some(model) => Ok(json_response(context, &view(context, format, model))),
-        None => Err(Problem::new(StatusCode::NOT_FOUND, "not_found", "there is no such named model")),
+        Some(entry) => Ok(json_response(context, &view(format, &entry))),
+        None => Err(Problem::new(StatusCode::NOT_FOUND, "not_found", "there is no such model in the list")),
     })
 }
 
@@ -63,6 +83,52 @@ fn is_allowed(context: RequestContext<'_>, listed: &ListedModel<'_>) -> bool {
     key.scopes.allow_named(listed.name, providers)
 }
 
+fn named<'a>(context: RequestContext<'a>, listed: &'a ListedModel<'a>) -> Entry<'a> {
+    let ListedModel { name, created_at, model } = listed;
+    let ordinary = || model.targets().iter().filter(|target| target.when.is_none());
+    let price_of = |target: &ModelTarget| -> Option<&'a Price> {
+        let provider = context.find_provider(&target.provider)?;
+        context.state.prices.find(provider.kind.name, &target.model(None))
+    };
+    Entry {
+        name: Cow::Borrowed(name),
+        created_at: *created_at,
+        owner: "gateway",
+        description: &model.description,
+        // Whichever target serves the call, an input of this length fits.
+        context_length: ordinary().filter_map(|target| price_of(target)?.max_input_tokens).min(),
+        price: model.price.as_deref().or_else(|| price_of(ordinary().next()?)),
+    }
+}
+
+/// The models of all providers that need nothing of the caller, within the scopes of the key.
+fn of_providers(context: RequestContext<'_>) -> Vec<Entry<'_>> {
+    let prices = &context.state.prices;
+    let is_allowed = |provider: &str, model: &str| {
+        let Principal::Key(key) = &context.identity.principal else { return true };
+        key.scopes.allow(provider, Some(model))
+    };
+    let ready = context.identity.org.providers.all().into_iter();
+    let ready = ready.filter(|target| target.is_ready() && !target.is_unreadable);
+    ready
+        .flat_map(|target| {
+            let models = target.known_models(prices, &MODES).into_iter();
+            models.filter(move |model| is_allowed(&target.name, model)).map(move |model| (target, model))
+        })
+        .map(|(target, model)| {
+            let price = prices.find(target.kind.name, model);
+            Entry {
+                name: format!("{}/{model}", target.name).into(),
+                created_at: prices.as_of(),
+                owner: &target.name,
+                description: "",
+                context_length: price.and_then(|price| price.max_input_tokens),
+                price,
+            }
+        })
+        .collect()
+}
+
 fn list(format: ClientFormat, views: &[Value]) -> Value {
     match format {
         ClientFormat::Gemini => json!({"models": views}),
@@ -75,16 +141,8 @@ fn list(format: ClientFormat, views: &[Value]) -> Value {
     }
 }
 
-fn view(context: RequestContext<'_>, format: ClientFormat, listed: &ListedModel<'_>) -> Value {
-    let ListedModel { name, created_at, model } = listed;
-    let ordinary = || model.targets().iter().filter(|target| target.when.is_none());
-    let price_of = |target: &ModelTarget| -> Option<&Price> {
-        let provider = context.find_provider(&target.provider)?;
-        context.state.prices.find(provider.kind.name, &target.model(None))
-    };
-    let price = model.price.as_deref().or_else(|| price_of(ordinary().next()?));
-    // Whichever target serves the call, an input of this length fits.
-    let context_length = ordinary().filter_map(|target| price_of(target)?.max_input_tokens).min();
+fn view(format: ClientFormat, entry: &Entry<'_>) -> Value {
+    let Entry { name, created_at, owner, description, context_length, price } = entry;
     let pricing = price.map(|price| {
         json!({
             "input_per_mtok": price.input_per_mtok.and_then(|usd| usd.to_f64()),
@@ -93,8 +151,7 @@ fn view(context: RequestContext<'_>, format: ClientFormat, listed: &ListedModel<
             "cache_write_per_mtok": price.cache_write_per_mtok.and_then(|usd| usd.to_f64()),
         })
     });
-    let common =
-        json!({"description": model.description, "context_length": context_length, "pricing": pricing});
+    let common = json!({"description": description, "context_length": context_length, "pricing": pricing});
     let mut view = match format {
         ClientFormat::Gemini => json!({
             "name": format!("models/{name}"), "displayName": name, "inputTokenLimit": context_length,
@@ -104,7 +161,7 @@ fn view(context: RequestContext<'_>, format: ClientFormat, listed: &ListedModel<
             json!({"type": "model", "id": name, "display_name": name, "created_at": created_at})
         }
         _ => json!({
-            "id": name, "object": "model", "created": created_at.0 / 1_000, "owned_by": "gateway", "name": name,
+            "id": name, "object": "model", "created": created_at.0 / 1_000, "owned_by": owner, "name": name,
         }),
     };
     if let (Some(view), Value::Object(common)) = (view.as_object_mut(), common) {

@@ -30,7 +30,7 @@ use crate::metrics::events::{Stage, Surface};
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::compat::{self, CompatCall};
 use crate::proxy::headers::PROVIDER;
-use crate::proxy::{ClientRequest, Proxy, Worker};
+use crate::proxy::{ClientRequest, Proxy, Worker, sdk};
 use crate::{api, console};
 
 /// Everything that the requests of one worker thread use.
@@ -46,16 +46,31 @@ struct Received {
     request_id: HeaderValue,
     /// Set below `/compat`.
     compat: Option<CompatCall>,
+    /// Below `/sdk`.
+    is_sdk: bool,
+}
+
+impl Received {
+    /// The path was one of clients that are not written for this gateway, so it is never one of its own.
+    fn is_client_path(&self) -> bool {
+        self.compat.is_some() || self.is_sdk
+    }
 }
 
 pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Request<Incoming>) -> Response {
     let Handlers { app, api, .. } = &dispatcher.handlers;
     let request_id = given_request_id(request.headers()).unwrap_or_else(|| app.services.ids.new_request_id());
-    let compat = match compat::enter(&app.services.config.compat, &mut request) {
+    let sdk_format = sdk::format_of(&request);
+    let proxy_format = sdk_format.map_or(ErrorFormat::Both, ErrorFormat::Client);
+    let entered = match sdk_format {
+        Some(_) => sdk::enter(&mut request).map(|()| None),
+        None => compat::enter(&app.services.config.compat, &mut request),
+    };
+    let compat = match entered {
         Ok(compat) => compat,
         Err(problem) => {
             app.proxy.metrics.events.error(Surface::Proxy, problem.code);
-            let mut response = problem.render(ErrorFormat::Both);
+            let mut response = problem.render(proxy_format);
             response.headers_mut().insert(REQUEST_ID, request_id);
             return response;
         }
@@ -63,10 +78,12 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Req
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
     let is_own_path = api.has_route(path) || console::is_console_path(path);
-    let mut is_proxied = request.headers().contains_key(PROVIDER) && (compat.is_some() || !is_own_path);
-    let is_api_path = api::is_api_path(path) && compat.is_none();
+    let is_sdk = sdk_format.is_some();
+    let is_client_path = compat.is_some() || is_sdk;
+    let mut is_proxied = request.headers().contains_key(PROVIDER) && (is_client_path || !is_own_path);
+    let is_api_path = api::is_api_path(path) && !is_client_path;
     let api_format = api::error_format_of(path);
-    let received = Received { request, peer, request_id: request_id.clone(), compat };
+    let received = Received { request, peer, request_id: request_id.clone(), compat, is_sdk };
     let events = &app.proxy.metrics.events;
     // Boxed, because the future of a proxied request is large and would be moved with every future around it.
     let routed = Box::pin(route(dispatcher, received, &mut is_proxied));
@@ -81,7 +98,7 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Req
         }
         Err(problem) => {
             events.error(if is_proxied { Surface::Proxy } else { Surface::Api }, problem.code);
-            problem.render(if is_proxied { ErrorFormat::Both } else { api_format })
+            problem.render(if is_proxied { proxy_format } else { api_format })
         }
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
@@ -104,14 +121,17 @@ async fn route(dispatcher: &Dispatcher, received: Received, is_proxied: &mut boo
     let access = &app.proxy.access;
     let request = &received.request;
     let path = request.uri().path();
-    if console::is_console_path(path) && received.compat.is_none() {
+    if console::is_console_path(path) && !received.is_client_path() {
         return console.respond(request.method(), request.uri(), request.headers());
     }
     let began = Instant::now();
     let is_home = path == "/" && matches!(*request.method(), Method::GET | Method::HEAD);
     let is_public = is_home || api::is_public(path, app.services.config.public_docs);
-    let mut identity =
-        if is_public && received.compat.is_none() { None } else { Some(authenticate(app, &received).await?) };
+    let mut identity = if is_public && !received.is_client_path() {
+        None
+    } else {
+        Some(authenticate(app, &received).await?)
+    };
     let has_default = |identity: &Identity| identity.org.settings.default_provider.is_some();
     if !*is_proxied && may_have_default_provider(path) && !api.has_route(path) {
         *is_proxied = identity.as_ref().is_some_and(has_default);

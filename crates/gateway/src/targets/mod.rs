@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use gateway_core::ids::OrgId;
 use gateway_core::llm::ProviderFormat;
 use gateway_core::llm::providers::{Auth, Provider, SANDBOX, all, builtin};
+use gateway_core::llm::sandbox;
+use gateway_core::pricing::PriceTable;
 use gateway_core::route::{pick_weighted, splitmix64};
 use gateway_store::providers::{ApiKey, Provider as StoredProvider};
 use http::uri::{Authority, Scheme};
@@ -38,6 +40,8 @@ pub struct Target {
     pub models: Vec<String>,
     /// It keeps nothing of calls, as the organization has agreed with it.
     pub no_retention: bool,
+    /// The operator or the organization chose the address; otherwise it is the provider's own.
+    pub has_chosen_url: bool,
     /// A tenant chose the address, so connections pass the egress guard.
     pub guarded: bool,
     /// Whose account a call without a credential of the caller uses.
@@ -148,6 +152,30 @@ impl Target {
         self.kind.name == SANDBOX
     }
 
+    /// Whether calls can be sent to it.
+    pub fn has_address(&self) -> bool {
+        self.base.is_some() || self.is_sandbox()
+    }
+
+    /// Whether it can be called without a credential of the caller: it has an address, and a credential if it needs one.
+    /// A local server counts only if somebody chose its address.
+    pub fn is_ready(&self) -> bool {
+        let has_credential = !self.credentials.is_empty() || !self.headers.is_empty();
+        let needs_none = matches!(self.auth, Auth::None) && self.has_chosen_url;
+        self.is_sandbox() || (self.base.is_some() && (has_credential || needs_none))
+    }
+
+    /// The models that the organization listed, or else those of these modes with a price.
+    pub fn known_models<'a>(&'a self, prices: &'a PriceTable, modes: &[&str]) -> Vec<&'a str> {
+        if !self.models.is_empty() {
+            return self.models.iter().map(String::as_str).collect();
+        }
+        if self.is_sandbox() {
+            return sandbox::MODELS.to_vec();
+        }
+        prices.models_of(self.kind.name, modes)
+    }
+
     /// The error for calls to a target with an unreadable secret.
     pub fn unreadable_problem(&self) -> Problem {
         let message = format!(
@@ -223,6 +251,7 @@ pub fn operator_providers(settings: &BTreeMap<String, ProviderSettings>) -> Oper
             headers: Vec::new(),
             models: Vec::new(),
             no_retention: false,
+            has_chosen_url: configured.is_some_and(|settings| settings.base_url.is_some()),
             // A local default address was not chosen by the operator, so it is guarded like a tenant's.
             guarded: kind.is_local() && configured.is_none_or(|settings| settings.base_url.is_none()),
             is_unreadable: false,
@@ -254,6 +283,14 @@ impl OrgProviders {
         &self.own
     }
 
+    /// All providers of the organization by name: its own entries, and the built-in ones.
+    pub fn all(&self) -> Vec<&Arc<Target>> {
+        let built_in = self.operator.values().filter(|target| !self.own.contains_key(&target.name));
+        let mut all: Vec<&Arc<Target>> = built_in.chain(self.own.values()).collect();
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
     pub fn find(&self, name: &str) -> Option<&Arc<Target>> {
         self.own.get(name).or_else(|| self.operator.get(name))
     }
@@ -264,7 +301,7 @@ impl OrgProviders {
         if target.is_unreadable {
             return Err(target.unreadable_problem());
         }
-        if target.base.is_none() && !target.is_sandbox() {
+        if !target.has_address() {
             return Err(Problem::bad_request(format!(
                 "{field}: the provider {name} has no base URL; add one with POST /orgs/:orgId/providers, or set \
                  GATEWAY_PROVIDER_{}_BASE_URL",
@@ -367,6 +404,7 @@ fn org_target(
         headers: headers.as_ref().map(parse_headers).unwrap_or_default(),
         models: stored.models.clone(),
         no_retention: stored.no_retention,
+        has_chosen_url: stored.base_url.is_some() || inherited.is_some_and(|target| target.has_chosen_url),
         is_unreadable,
     })
 }

@@ -118,6 +118,7 @@ mod routing;
 mod routing_choice;
 mod routing_credentials;
 mod routing_health;
+mod sdk;
 mod secrets;
 mod sessions;
 mod skills;

@@ -92,7 +92,7 @@ fn invalid_body_code(path: &str) -> &'static str {
     match error_format_of(path) {
         ErrorFormat::ErrorCode if area_of(path) == "eval-results" => "invalid_request",
         ErrorFormat::ErrorCode => "invalid_body",
-        ErrorFormat::Code | ErrorFormat::Both => "bad_request",
+        ErrorFormat::Code | ErrorFormat::Both | ErrorFormat::Client(_) => "bad_request",
     }
 }
 

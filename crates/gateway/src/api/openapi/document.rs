@@ -93,7 +93,7 @@ fn operation(area: &Area, route: &Route, schemas: &mut Schemas) -> Value {
     let path = full_path(route);
     let error = match error_format_of(&path) {
         ErrorFormat::ErrorCode => "CodedError",
-        ErrorFormat::Code | ErrorFormat::Both => "Error",
+        ErrorFormat::Code | ErrorFormat::Both | ErrorFormat::Client(_) => "Error",
     };
     let mut responses: Map<String, Value> =
         operation.responses.into_iter().map(|(status, response)| (status.to_string(), response)).collect();

@@ -35,7 +35,7 @@ pub fn only_provider_of<'a>(context: RequestContext<'a>, model: &str) -> ApiResu
     found.retain(|name| {
         context
             .find_provider(name)
-            .is_some_and(|target| target.base.is_some() && !target.kind.chat_path.contains("{project}"))
+            .is_some_and(|target| target.has_address() && !target.kind.chat_path.contains("{project}"))
     });
     let has_credential =
         |name: &&str| context.find_provider(name).is_some_and(|target| !target.credentials.is_empty());

@@ -1,0 +1,82 @@
+//! Requests below `/sdk`, of clients that know only a base URL and a key. The key is taken from where they put it, and
+//! the path and the headers become those of an ordinary request with `X-Gateway-Provider: auto`.
+
+use gateway_core::llm::ClientFormat;
+use gateway_core::llm::paths::RequestPath;
+use gateway_core::llm::sdk::{KEY_HEADERS, below, caller_format, key_in, read_path};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
+
+use super::directives::FORMAT;
+use super::headers::PROVIDER;
+use super::plan::AUTO;
+use crate::auth::KEY_HEADER;
+use crate::problem::{ApiResult, Problem};
+
+/// Marks a request below `/sdk`, in its extensions.
+#[derive(Clone, Copy)]
+pub struct SdkRequest;
+
+/// The format of a caller below `/sdk`. None for any other request.
+pub fn format_of<B>(request: &Request<B>) -> Option<ClientFormat> {
+    let rest = below(request.uri().path())?;
+    Some(caller_format(rest, request.headers().contains_key("anthropic-version")))
+}
+
+/// Rewrites a request below `/sdk`; others stay as they are.
+pub fn enter<B>(request: &mut Request<B>) -> ApiResult<()> {
+    let Some(rest) = below(request.uri().path()) else { return Ok(()) };
+    if rest.trim_matches('/').is_empty() {
+        return Err(base_path());
+    }
+    let read = read_path(rest);
+    let format = RequestPath::parse(&read.path).client_format();
+    let path = match request.uri().query() {
+        Some(query) => format!("{}?{query}", read.path),
+        None => read.path,
+    };
+    *request.uri_mut() = path.parse::<Uri>().map_err(|_| Problem::bad_request("the path is invalid"))?;
+    let headers = request.headers_mut();
+    take_key(headers)?;
+    let provider = match read.provider {
+        Some(name) => HeaderValue::try_from(name)
+            .map_err(|_| Problem::bad_request("the provider in the path is invalid"))?,
+        None => HeaderValue::from_static(AUTO),
+    };
+    headers.entry(PROVIDER).or_insert(provider);
+    if let Some(format) = format {
+        // A provider that the caller names must answer in the caller's format too.
+        headers.entry(FORMAT).or_insert(HeaderValue::from_static(format.as_str()));
+    }
+    request.extensions_mut().insert(SdkRequest);
+    Ok(())
+}
+
+/// Moves the gateway's key to its own header. Other credentials stay, for the provider.
+fn take_key(headers: &mut HeaderMap) -> ApiResult<()> {
+    let mut found = None;
+    for name in KEY_HEADERS {
+        let key = headers.get(name).and_then(|value| key_in(value.to_str().ok()?)).map(str::to_owned);
+        if let Some(key) = key {
+            headers.remove(name);
+            found.get_or_insert(key);
+        }
+    }
+    if headers.contains_key(KEY_HEADER) {
+        return Ok(());
+    }
+    let key = found.and_then(|key| HeaderValue::try_from(key).ok()).ok_or_else(no_key)?;
+    headers.insert(HeaderName::from_static(KEY_HEADER), key);
+    Ok(())
+}
+
+fn no_key() -> Problem {
+    Problem::unauthorized(
+        "send a gateway key (sk-gateway-…) as the API key of your client; other credentials and session tokens are not \
+         accepted below /sdk",
+    )
+}
+
+fn base_path() -> Problem {
+    let message = "this is a base path: OpenAI's clients use /sdk/v1 as the base URL, Anthropic's and Google's use /sdk";
+    Problem::new(StatusCode::NOT_FOUND, "not_found", message)
+}

@@ -1,0 +1,165 @@
+"""Clients that know only a base URL and a key, below /sdk: the key stands where each of them puts it, and no header of the
+gateway is set. Requests of programs that are not installed here are sent as they were recorded."""
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import anthropic
+import openai
+import pytest
+from google import genai
+from google.genai import errors as google_errors
+from langchain_anthropic import ChatAnthropic
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from running import open_url
+
+MODEL = "sandbox/sandbox-small"
+ANSWER = "The sandbox read: hello"
+RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
+NODE = Path(__file__).parent / "node"
+
+
+@pytest.fixture(scope="module")
+def sdk(gateway):
+    return gateway.url + "/sdk"
+
+
+@pytest.fixture(scope="module")
+def key(account):
+    return account["api_key"]
+
+
+@pytest.fixture
+def gpt(sdk, key):
+    with openai.OpenAI(base_url=sdk + "/v1", api_key=key, max_retries=0, timeout=20) as client:
+        yield client
+
+
+def test_openai_chats_streams_and_embeds(gpt):
+    messages = [{"role": "user", "content": "hello"}]
+    answer = gpt.chat.completions.create(model=MODEL, messages=messages)
+    assert answer.choices[0].message.content == ANSWER
+    stream = gpt.chat.completions.create(model=MODEL, messages=messages, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == ANSWER
+    response = gpt.responses.create(model=MODEL, input="hello")
+    assert response.output_text == ANSWER
+    assert gpt.embeddings.create(model="sandbox/sandbox-embed", input="hello").data[0].embedding
+
+
+def test_openai_lists_models_and_finds_one(gpt):
+    assert MODEL in [model.id for model in gpt.models.list()]
+    assert gpt.models.retrieve(MODEL).owned_by == "sandbox"
+
+
+def test_openai_raises_its_own_errors(sdk, gpt):
+    with pytest.raises(openai.BadRequestError, match="no-such-model"):
+        gpt.chat.completions.create(model="no-such-model", messages=[])
+    with openai.OpenAI(base_url=sdk + "/v1", api_key="sk-wrong", max_retries=0) as wrong:
+        with pytest.raises(openai.AuthenticationError, match="gateway key"):
+            wrong.models.list()
+
+
+def test_azures_client_names_the_model_in_the_path(sdk, key):
+    with openai.AzureOpenAI(azure_endpoint=sdk, api_key=key, api_version="2025-01-01", max_retries=0) as client:
+        answer = client.chat.completions.create(
+            model="sandbox-small", messages=[{"role": "user", "content": "hello"}]
+        )
+    assert answer.choices[0].message.content == ANSWER
+
+
+def test_anthropic_asks_streams_lists_and_raises(sdk, key):
+    with anthropic.Anthropic(base_url=sdk, api_key=key, max_retries=0, timeout=20) as client:
+        request = {"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]}
+        assert client.messages.create(**request).content[0].text == ANSWER
+        with client.messages.stream(**request) as stream:
+            assert "".join(stream.text_stream) == ANSWER
+        assert MODEL in [model.id for model in client.models.list()]
+        with pytest.raises(anthropic.BadRequestError, match="no-such-model"):
+            client.messages.create(**request | {"model": "no-such-model"})
+    with anthropic.Anthropic(base_url=sdk, auth_token=key, max_retries=0, timeout=20) as client:
+        assert client.messages.create(**request).content[0].text == ANSWER
+
+
+def test_google_generates_streams_lists_and_raises(sdk, key):
+    options = {"base_url": sdk, "timeout": 20_000}
+    client = genai.Client(api_key=key, vertexai=False, http_options=options)
+    for model in ("sandbox-small", MODEL):
+        assert client.models.generate_content(model=model, contents="hello").text == ANSWER
+    stream = client.models.generate_content_stream(model=MODEL, contents="hello")
+    assert "".join(chunk.text or "" for chunk in stream) == ANSWER
+    assert f"models/{MODEL}" in [model.name for model in client.models.list()]
+    with pytest.raises(google_errors.ClientError) as raised:
+        client.models.generate_content(model="no-such-model", contents="hello")
+    assert raised.value.code == 400
+
+
+def test_langchain_invokes_streams_and_embeds(sdk, key):
+    model = ChatOpenAI(model=MODEL, base_url=sdk + "/v1", api_key=key, max_retries=0)
+    assert model.invoke("hello").content == ANSWER
+    assert "".join(chunk.content for chunk in model.stream("hello")) == ANSWER
+    claude = ChatAnthropic(model=MODEL, base_url=sdk, api_key=key, max_retries=0)
+    assert claude.invoke("hello").content == ANSWER
+    vectors = OpenAIEmbeddings(
+        model="sandbox/sandbox-embed", base_url=sdk + "/v1", api_key=key, check_embedding_ctx_length=False
+    )
+    assert vectors.embed_query("hello")
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=[file.stem for file in RECORDED])
+def test_recorded_requests_are_answered(file, sdk, key):
+    for recorded in json.loads(file.read_text()):
+        body = recorded.get("body")
+        headers = {name: value.replace("$KEY", key) for name, value in recorded["headers"].items()}
+        request = urllib.request.Request(
+            sdk + recorded["path"],
+            None if body is None else json.dumps(body).encode(),
+            headers,
+            method=recorded["method"],
+        )
+        try:
+            with open_url(request) as answer:
+                status, text = answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read().decode()
+        assert status == recorded["status"], f"{recorded['path']}: {text}"
+        for part in recorded["answer"]:
+            assert part in text, f"{recorded['path']}: {part} is missing in {text}"
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="Node.js is not installed")
+def test_clients_in_javascript(sdk, key, tmp_path_factory):
+    installed = install_packages()
+    done = subprocess.run(
+        ["node", "clients.mjs"],
+        cwd=installed,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "SDK_URL": sdk, "SDK_KEY": key, "NO_PROXY": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["openai", "langchain", "vercel-ai"], done.stdout
+
+
+def install_packages():
+    """Installs the packages of the lock file below the target directory, once."""
+    import pyenv
+
+    directory = pyenv.target_directory() / "node-clients"
+    lock = (NODE / "package-lock.json").read_text()
+    stamp = directory / "stamp"
+    if not (stamp.exists() and stamp.read_text() == lock):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(NODE / name, directory / name)
+        subprocess.run(
+            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=directory, check=True, timeout=300
+        )
+        stamp.write_text(lock)
+    shutil.copy(NODE / "clients.mjs", directory / "clients.mjs")
+    return directory
