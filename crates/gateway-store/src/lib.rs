@@ -58,5 +58,5 @@ pub mod webhooks;
 pub use db::Db;
 pub use error::StoreError;
 pub use leases::Lease;
-pub use migrate::{Migrated, Part};
+pub use migrate::{Migrated, Part, SchemaState};
 pub use tx::Tx;

@@ -114,7 +114,55 @@ pub struct Migrated {
     pub to: i64,
 }
 
+/// What a database has of a part's schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaState {
+    /// 0 if it has none yet.
+    pub version: i64,
+    /// The newest version that this binary knows.
+    pub known: i64,
+    /// The oldest version whose binaries can use the schema as it is.
+    pub oldest: Option<i64>,
+    /// The same after the migrations of this binary.
+    pub oldest_after: i64,
+    /// The names of the migrations that are missing.
+    pub pending: Vec<&'static str>,
+}
+
+impl SchemaState {
+    /// Whether this binary can use the database.
+    pub fn is_usable(&self) -> bool {
+        self.version <= self.known || self.oldest.is_some_and(|oldest| oldest <= self.known)
+    }
+}
+
 impl Db {
+    /// Reads the state of the schema, and changes nothing.
+    pub async fn schema(&self, part: Part) -> Result<SchemaState, StoreError> {
+        let table = part.table();
+        let (known, oldest_after) = (part.version(), part.oldest());
+        let (mut version, mut oldest) = (0, None);
+        if self.has_table(table).await? {
+            let mut tx = self.begin().await?;
+            version = current_version(&mut tx, table).await?;
+            oldest = oldest_supported(&mut tx, table).await?;
+        }
+        let missing = (1_i64..).zip(part.migrations()).filter(|(step, _)| *step > version);
+        let pending = missing.map(|(_, (name, _))| *name).collect();
+        Ok(SchemaState { version, known, oldest, oldest_after, pending })
+    }
+
+    async fn has_table(&self, name: &str) -> Result<bool, StoreError> {
+        let sql = match self.dialect() {
+            Dialect::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'table' AND name = $1",
+            Dialect::Postgres => {
+                "SELECT tablename AS name FROM pg_tables \
+                 WHERE schemaname = ANY (current_schemas(false)) AND tablename = $1"
+            }
+        };
+        Ok(self.opt(sql, args![name]).await?.is_some())
+    }
+
     /// Applies all migrations that are missing. `now` is recorded as the time of each.
     pub async fn migrate(&self, part: Part, now: Timestamp) -> Result<Migrated, StoreError> {
         self.migrate_to(part, part.version(), now).await

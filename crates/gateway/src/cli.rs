@@ -1,26 +1,31 @@
 //! The command line.
 
+mod daily;
+mod doctor;
+mod generate;
 mod import;
+mod init;
 mod operator;
+mod remote;
+mod serve;
+mod table;
+mod upgrade;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
 use gateway_store::{Db, StoreError};
 use secrecy::ExposeSecret;
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::app::App;
-use crate::clock::Clock;
 use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
-use crate::server::{self, Server};
 use crate::services::StartError;
-use crate::{admin, api, audit, data_dir, exposure, telemetry};
+use crate::{api, audit, data_dir, telemetry};
+use daily::{KeyCommand, LogCommand, OrgCommand, UsageOptions};
+use remote::{Remote, RemoteOptions};
 
 #[derive(Parser)]
 #[command(
@@ -42,6 +47,10 @@ pub struct Cli {
 enum Command {
     /// Run the service
     Serve,
+    /// Write a configuration file with every setting and its explanation
+    Init(init::InitOptions),
+    /// Check disk, clock, stores, ports, file modes and providers; exit status 1 if a check fails
+    Doctor(doctor::DoctorOptions),
     /// Print the effective settings, with secrets masked
     Config,
     /// Migrate the database schema to this version, then exit
@@ -57,16 +66,49 @@ enum Command {
     Version,
     /// Import the configuration or the keys of another gateway into an organization
     Import(import::ImportOptions),
-    /// Commands about keys
+    /// Keys of an organization, at a running gateway
     Keys {
+        #[command(flatten)]
+        remote: RemoteOptions,
         #[command(subcommand)]
         command: KeysCommand,
+    },
+    /// Organizations and members, at a running gateway
+    Orgs {
+        #[command(flatten)]
+        remote: RemoteOptions,
+        #[command(subcommand)]
+        command: OrgCommand,
+    },
+    /// Logged requests, at a running gateway
+    Logs {
+        #[command(flatten)]
+        remote: RemoteOptions,
+        #[command(subcommand)]
+        command: LogCommand,
+    },
+    /// Requests, tokens and cost, at a running gateway
+    Usage {
+        #[command(flatten)]
+        remote: RemoteOptions,
+        #[command(flatten)]
+        options: UsageOptions,
     },
     /// Check an exported audit log
     Audit {
         #[command(subcommand)]
         command: AuditCommand,
     },
+    /// Show what the start of this version changes in the database; exit status 1 if it cannot use it
+    UpgradeCheck {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the completions for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page
+    Man,
 }
 
 #[derive(Subcommand)]
@@ -82,7 +124,10 @@ enum AuditCommand {
 
 #[derive(Subcommand)]
 enum KeysCommand {
-    /// End the imported keys of an organization: they no longer authenticate below /compat
+    #[command(flatten)]
+    Daily(KeyCommand),
+    /// End the imported keys of an organization, in the database of this machine: they no longer authenticate below
+    /// /compat
     RetireForeign {
         /// The slug of the organization
         #[arg(long)]
@@ -168,7 +213,34 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
             print_line(&runtime()?.block_on(import::import(&config, &options))?);
         }
-        Command::Keys { command: KeysCommand::RetireForeign { org } } => {
+        Command::Init(options) => print_line(&init::run(&options)?),
+        Command::Doctor(options) => {
+            let values = config::load_raw(cli.config.as_deref()).map_err(|error| error.to_string());
+            runtime()?.block_on(doctor::run(values, &options))?;
+        }
+        Command::Completions { shell } => print_line(&generate::completions(shell)),
+        Command::Man => print_line(&generate::manual()?),
+        Command::UpgradeCheck { json } => {
+            let config = doctor::settings(&config::load_raw(cli.config.as_deref())?)?;
+            print_line(&runtime()?.block_on(upgrade::check(&config, json))?);
+        }
+        Command::Keys { remote, command: KeysCommand::Daily(command) } => {
+            let remote = Remote::new(&remote)?;
+            runtime()?.block_on(daily::keys(&remote, command))?;
+        }
+        Command::Orgs { remote, command } => {
+            let remote = Remote::new(&remote)?;
+            runtime()?.block_on(daily::orgs(&remote, command))?;
+        }
+        Command::Logs { remote, command } => {
+            let remote = Remote::new(&remote)?;
+            runtime()?.block_on(daily::logs(&remote, command))?;
+        }
+        Command::Usage { remote, options } => {
+            let remote = Remote::new(&remote)?;
+            runtime()?.block_on(daily::usage(&remote, options))?;
+        }
+        Command::Keys { remote: _, command: KeysCommand::RetireForeign { org } } => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
             print_line(&runtime()?.block_on(import::retire_foreign(&config, &org))?);
         }
@@ -186,7 +258,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             for name in &values.unknown_variables {
                 tracing::warn!(%name, "unknown setting in the environment; check the name of the variable");
             }
-            runtime()?.block_on(serve(config, started))?;
+            runtime()?.block_on(serve::serve(config, started))?;
         }
         Command::Migrate => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
@@ -233,55 +305,6 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::Other(error.to_string()))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::Other(error.to_string()))?;
-    let listener = server::bind(config.listen).await?;
-    let admin = match config.admin_listen {
-        Some(address) => Some(server::bind(address).await?),
-        None => None,
-    };
-    let app = App::start(config, Clock::default()).await?;
-    let server = Server::start(Arc::clone(&app))?;
-    if let Some(listener) = admin {
-        app.services.tasks.spawn(admin::serve(Arc::clone(&app), listener));
-    }
-    let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
-    let scheme = if app.services.config.tls.is_some() { "https" } else { "http" };
-    log_ready(&app, &format!("{scheme}://{address}"), started.elapsed());
-    exposure::log(&app.services);
-    let serving = server.run(listener);
-    let stopper = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("stopping: finishing the requests in progress");
-        app.services.tasks.begin_stop();
-    };
-    tokio::join!(serving, stopper);
-    app.finish_stop(Duration::from_secs(10)).await;
-    tracing::info!("stopped");
-    Ok(())
-}
-
-/// Logs the addresses of the service and its data, and on a terminal prints a first command to try.
-fn log_ready(app: &App, url: &str, took: Duration) {
-    let data = app.services.config.data_dir.display().to_string();
-    let database = config::masked_database_url(&app.services.config);
-    let ready_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(url, data, database, ready_ms, "gateway {} is ready", env!("CARGO_PKG_VERSION"));
-    use std::io::IsTerminal as _;
-    if std::io::stderr().is_terminal() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "\n  Gateway   {url}   (ready in {ready_ms} ms)\n  Data      {data}\n  Database  {database}\n\n  \
-             Try it:\n    curl {url}/api/v1/signup -d '{{\"email\":\"you@example.com\",\"password\":\"correct horse\",\
-             \"org_slug\":\"demo\"}}'\n"
-        );
-    }
 }
 
 async fn open(config: &Config) -> Result<Db, Failure> {

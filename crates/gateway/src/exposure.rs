@@ -31,8 +31,8 @@ fn shared_credentials(config: &Config) -> String {
     }
 }
 
-/// The openings that matter when others can connect, each with its remedy.
-fn warnings(config: &Config, allows_private: bool) -> Vec<String> {
+/// The openings that matter when others can connect, each with its remedy behind the last semicolon.
+pub fn warnings(config: &Config, allows_private: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if !config.is_exposed() {
         return warnings;

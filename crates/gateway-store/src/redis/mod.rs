@@ -96,6 +96,15 @@ impl RedisClient {
         self.query::<()>(&ping, timeout).await.is_ok()
     }
 
+    /// Connects once and asks for a reply, for a check before the service starts.
+    pub async fn check(&self) -> Result<(), RedisError> {
+        let connection = self.connect().await?;
+        self.set(Some(connection));
+        let is_alive = self.is_alive().await;
+        self.set(None);
+        if is_alive { Ok(()) } else { Err(RedisError::Rejected("it does not reply in time".into())) }
+    }
+
     async fn is_alive(&self) -> bool {
         self.is_up() && self.ping(LIMIT_TIMEOUT).await
     }

@@ -28,7 +28,7 @@ use crate::connections::ConnectionLimits;
 pub use display::{masked_database_url, masked_toml};
 pub use operator::{EgressPrivate, OperatorCredentials, OperatorObjects, Signup, TlsFiles};
 use parse::{choice, flag, integer, invalid, non_empty, optional, parsed, small_integer};
-pub use raw::{RawSettings, SettingSource};
+pub use raw::{RawSettings, RawValue, SettingSource};
 pub use resources::raise_descriptor_limit;
 use secrets::Secrets;
 pub use settings::{SETTINGS, Setting, env_name};

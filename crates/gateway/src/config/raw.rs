@@ -114,7 +114,7 @@ impl RawSettings {
                 self.settings.insert(setting.key, value);
             } else if let Some((provider, key)) = provider_variable(rest) {
                 self.providers.entry(provider).or_default().insert(key, value);
-            } else if rest != "CONFIG" {
+            } else if !matches!(rest, "CONFIG" | "URL" | "KEY") {
                 self.unknown_variables.push(name);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gateway_core::time::Timestamp;
 use http::{Request, StatusCode};
 
 use super::auth::{SigningError, add_credential, sign, signs_with};
@@ -56,12 +57,12 @@ pub async fn probe(
     Ok(status)
 }
 
-async fn probe_with(
-    services: &Services,
-    clients: &Clients,
+/// The request that shows whether the target accepts a credential.
+pub fn probe_request(
     target: &Target,
     credential: Option<&Credential>,
-) -> Result<StatusCode, ProbeError> {
+    now: Timestamp,
+) -> Result<Request<OutboundBody>, ProbeError> {
     let base = target.base.as_ref().ok_or_else(|| ExchangeError::unreachable("no address is configured"))?;
     let path = target.kind.models_path.filter(|path| !path.contains('{')).unwrap_or("/");
     let uri = base.join(path).map_err(|_| ExchangeError::unreachable("the address is invalid"))?;
@@ -71,8 +72,18 @@ async fn probe_with(
     request.headers_mut().extend(target.headers.iter().cloned());
     add_credential(target, secret, request.headers_mut());
     if let Some(secret) = secret.filter(|secret| signs_with(target, secret)) {
-        sign(target, secret, &mut request, services.clock.now())?;
+        sign(target, secret, &mut request, now)?;
     }
+    Ok(request)
+}
+
+async fn probe_with(
+    services: &Services,
+    clients: &Clients,
+    target: &Target,
+    credential: Option<&Credential>,
+) -> Result<StatusCode, ProbeError> {
+    let request = probe_request(target, credential, services.clock.now())?;
     let response = exchange(services, clients, target.guarded, request, PROBE_TIMEOUT).await?;
     let (head, mut body) = response.into_parts();
     if matches!(head.status.as_u16(), 401 | 403 | 429 | 500..) {

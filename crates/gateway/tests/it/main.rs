@@ -31,6 +31,7 @@ mod budgets;
 mod cache;
 mod cache_purge;
 mod cli;
+mod cli_daily;
 mod cluster;
 mod cluster_budgets;
 mod cluster_jobs;
