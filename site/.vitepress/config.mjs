@@ -24,7 +24,7 @@ const sidebar = [
   },
   {
     text: 'Requests',
-    items: [page('The proxy', 'proxy'), page('Fallback and routing', 'routing'), page('Named models', 'models'), page('Translation', 'translation'), page('Caching', 'caching')],
+    items: [page('Standard clients', 'sdk'), page('The proxy', 'proxy'), page('Fallback and routing', 'routing'), page('Named models', 'models'), page('Translation', 'translation'), page('Caching', 'caching')],
   },
   {
     text: 'Control',
@@ -36,7 +36,7 @@ const sidebar = [
   },
   { ...page('Providers', 'providers/'), collapsed: true, items: providerPages() },
   { text: 'Switch to it', items: [page('From another gateway', 'switching')] },
-  { text: 'Run it', items: [page('Configuration', 'configuration'), page('Operations', 'operations'), page('Security', 'security')] },
+  { text: 'Run it', items: [page('Command line', 'cli'), page('Configuration', 'configuration'), page('Operations', 'operations'), page('Security', 'security')] },
   {
     text: 'Reference',
     items: [page('Errors', 'errors'), { ...page('API', 'api/'), collapsed: true, items: apiPages() }, page('Changelog', 'changelog')],

@@ -34,7 +34,7 @@ fn check(directory: &Path, pages: &Pages, is_whole: bool) {
         for name in &others {
             fs::remove_file(directory.join(name)).unwrap();
         }
-        for (name, text) in &pages {
+        for (name, text) in pages {
             fs::write(directory.join(name), text).unwrap();
         }
         return;
