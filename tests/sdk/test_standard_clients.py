@@ -1,5 +1,6 @@
 """Clients that know only a base URL and a key, below /sdk: the key stands where each of them puts it, and no header of the
-gateway is set. Requests of programs that are not installed here are sent as they were recorded."""
+gateway is set. Programs that are not installed here have requests in the shape that they use, in request_shapes; these are
+written by hand, not captured."""
 
 import json
 import shutil
@@ -19,7 +20,7 @@ from running import open_url
 
 MODEL = "sandbox/sandbox-small"
 ANSWER = "The sandbox read: hello"
-RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
+SHAPES = sorted((Path(__file__).parent / "request_shapes").glob("*.json"))
 NODE = Path(__file__).parent / "node"
 
 
@@ -109,25 +110,25 @@ def test_langchain_invokes_streams_and_embeds(sdk, key):
     assert vectors.embed_query("hello")
 
 
-@pytest.mark.parametrize("file", RECORDED, ids=[file.stem for file in RECORDED])
-def test_recorded_requests_are_answered(file, sdk, key):
-    for recorded in json.loads(file.read_text()):
-        body = recorded.get("body")
-        headers = {name: value.replace("$KEY", key) for name, value in recorded["headers"].items()}
+@pytest.mark.parametrize("file", SHAPES, ids=[file.stem for file in SHAPES])
+def test_requests_of_other_programs_are_answered(file, sdk, key):
+    for shape in json.loads(file.read_text()):
+        body = shape.get("body")
+        headers = {name: value.replace("$KEY", key) for name, value in shape["headers"].items()}
         request = urllib.request.Request(
-            sdk + recorded["path"],
+            sdk + shape["path"],
             None if body is None else json.dumps(body).encode(),
             headers,
-            method=recorded["method"],
+            method=shape["method"],
         )
         try:
             with open_url(request) as answer:
                 status, text = answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read().decode()
-        assert status == recorded["status"], f"{recorded['path']}: {text}"
-        for part in recorded["answer"]:
-            assert part in text, f"{recorded['path']}: {part} is missing in {text}"
+        assert status == shape["status"], f"{shape['path']}: {text}"
+        for part in shape["answer"]:
+            assert part in text, f"{shape['path']}: {part} is missing in {text}"
 
 
 @pytest.mark.skipif(not shutil.which("npm"), reason="Node.js is not installed")
