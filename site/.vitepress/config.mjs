@@ -12,6 +12,7 @@ const sidebar = [
   {
     text: 'Clients',
     items: [
+      page('Standard clients', 'sdk'),
       page('curl', 'clients/curl'),
       page('Python', 'clients/python'),
       page('TypeScript', 'clients/typescript'),
@@ -28,7 +29,7 @@ const sidebar = [
   },
   {
     text: 'Control',
-    items: [page('Budgets', 'budgets'), page('Limits', 'limits'), page('People, sessions, keys', 'access'), page('Logs and usage', 'logs'), page('Audit log', 'audit'), page('Webhooks', 'webhooks'), page('Exports and OTLP', 'exports')],
+    items: [page('Budgets', 'budgets'), page('Limits', 'limits'), page('People, sessions, keys', 'access'), page('Logs and usage', 'logs'), page('Queries', 'query'), page('Audit log', 'audit'), page('Webhooks', 'webhooks'), page('Exports and OTLP', 'exports')],
   },
   {
     text: 'Quality',
