@@ -113,7 +113,7 @@ def test_a_release_has_the_binary_the_bill_and_checksums(tmp_path, monkeypatch):
     with tarfile.open(archive) as tar:
         entries = {entry.name.partition("/")[2]: entry for entry in tar.getmembers()}
         bill = json.load(tar.extractfile(entries["sbom.cdx.json"]))
-    assert entries["gateway"].mode == 0o755 and {"LICENSE", "docs/operations.md", "deploy/gateway.service"} <= set(entries)
+    assert entries["gateway"].mode == 0o755 and {"LICENSE", "docs/clients/python.md", "deploy/gateway.service"} <= set(entries)
     assert any(component["purl"].startswith("pkg:cargo/tokio@") for component in bill["components"])
     sums = dict(reversed(line.split("  ")) for line in made["SHA256SUMS"].read_text().splitlines())
     assert sums[archive.name] == hashlib.sha256(archive.read_bytes()).hexdigest()
