@@ -106,5 +106,5 @@ def test_the_console_is_left_out_where_there_is_no_node_or_an_old_one(tmp_path):
     old = run("scripts/console", "build", PATH=str(tmp_path))
 
     assert (without.returncode, old.returncode) == (0, 0)
-    assert "Node.js is missing: the web console is left out" in without.stdout
-    assert "Node.js v18.20.1 is older than 20.19: the web console is left out" in old.stdout
+    assert "Node.js is missing: the web console and the documentation site are left out" in without.stdout
+    assert "Node.js v18.20.1 is older than 20.19: the web console and the documentation site are left out" in old.stdout
