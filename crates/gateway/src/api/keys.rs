@@ -208,7 +208,9 @@ async fn add_sources(app: &App, org: OrgId, keys: &mut [KeyView]) -> ApiResult<(
     let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
     let mut sources = foreign_keys::sources(&app.services.db, org, &ids).await?;
     for key in keys {
-        key.imported = sources.remove(&key.id);
+        // The source is the kind of import, and the field names the gateway.
+        let source = sources.remove(&key.id);
+        key.imported = source.map(|kind| kind.strip_suffix("-keys").map(str::to_owned).unwrap_or(kind));
     }
     Ok(())
 }

@@ -47,6 +47,8 @@ fn cell(value: Option<&Value>) -> String {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(items)) => items.iter().map(|item| cell(Some(item))).collect::<Vec<_>>().join(" "),
+        // Without an exponent, because these are costs.
+        Some(Value::Number(number)) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
         Some(other) => other.to_string(),
     };
     // Control characters of stored names must not reach the terminal.

@@ -9,13 +9,14 @@ use crate::support::TestApp;
 use crate::support::assertions::{assert_field_error, assert_uuid_v7, fields, missing_id, time, with};
 
 const KEYS: &str = "/api/v1/keys";
-const SHAPE: [&str; 13] = [
+const SHAPE: [&str; 14] = [
     "app_id",
     "class",
     "created_at",
     "created_by",
     "expires_at",
     "id",
+    "imported",
     "key_prefix",
     "last_used_at",
     "max_priority",
