@@ -64,13 +64,14 @@ pub fn respond(context: RequestContext<'_>, directives: &Directives) -> Option<A
     })
 }
 
-/// By header or path; a client of Anthropic's shows by its version header.
+/// By header or path; clients of Anthropic's and Google's show by headers that all of them send.
 fn list_format(context: RequestContext<'_>, directives: &Directives) -> ClientFormat {
+    let headers = &context.head.headers;
     if directives.is_format_known() {
         directives.client_format
-    } else if context.head.headers.contains_key("anthropic-version") {
+    } else if headers.contains_key("anthropic-version") {
         ClientFormat::Anthropic
-    } else if context.head.uri.path().starts_with("/v1beta/") {
+    } else if context.head.uri.path().starts_with("/v1beta/") || headers.contains_key("x-goog-api-client") {
         ClientFormat::Gemini
     } else {
         ClientFormat::OpenAiChat

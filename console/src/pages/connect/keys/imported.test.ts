@@ -5,7 +5,7 @@ import { importedTraffic } from './imported'
 const NOW = Date.parse('2026-11-17T00:00:00Z')
 
 function key(id: string, imported: string | null, fields: Partial<Schemas['Key']> = {}): Schemas['Key'] {
-  return { id, name: id, key_prefix: 'sk-gateway-00000000', scopes: ['*'], app_id: null, created_at: '2026-11-01T00:00:00Z', expires_at: null, revoked_at: null, last_used_at: null, created_by: null, imported, ...fields }
+  return { id, name: id, key_prefix: 'sk-gateway-00000000', scopes: ['*'], app_id: null, class: null, wait_ms: null, max_priority: null, created_at: '2026-11-01T00:00:00Z', expires_at: null, revoked_at: null, last_used_at: null, created_by: null, imported, ...fields }
 }
 
 test('calls of imported keys are counted, those of others are not', () => {
