@@ -89,7 +89,7 @@ export function LimitForm({ limit, names, onClose }: { limit: Limit | null; name
     >
       <div className="grid gap-3 sm:grid-cols-3">
         <Field label="Name" hint="Headers and errors show it." error={save.fields['name']}>
-          <Input required autoFocus pattern="[a-z0-9-]{1,40}" title="Lower-case letters, digits and dashes, at most 40" value={name} placeholder="team-tokens" onChange={(event) => setName(event.target.value)} />
+          <Input required autoFocus pattern="[a-z0-9\-]{1,40}" title="Lower-case letters, digits and dashes, at most 40" value={name} placeholder="team-tokens" onChange={(event) => setName(event.target.value)} />
         </Field>
         <Field label="For" error={save.fields['scope']}>
           <Select value={scope} onChange={(event) => setScope(event.target.value as Scope)} options={SCOPES} />

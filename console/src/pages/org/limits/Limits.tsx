@@ -4,7 +4,6 @@ import { useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
-import { invalidate } from '@/api/query'
 import { apiSnippet } from '@/lib/snippets'
 import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonRows, toast } from '@/ui'
 import { LimitForm } from './LimitForm'
@@ -35,7 +34,8 @@ export function Limits() {
   )
   const remove = async (limit: Limit): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/limits/{limitId}', { params: { path: { orgId, limitId: limit.id } } }))
-    await invalidate('/api/v1/orgs')
+    // Only the list: the usage of a deleted limit cannot be read.
+    await list.refetch()
     toast(`${limit.name} is deleted`)
   }
   return (
