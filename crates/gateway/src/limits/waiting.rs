@@ -31,7 +31,7 @@ pub struct Place {
 }
 
 impl State {
-    /// The bucket among these for which somebody who comes first waits.
+    /// The bucket among these for which a call that is served earlier waits.
     pub fn behind(&self, order: Order, keys: &[BucketKey]) -> Option<BucketKey> {
         if self.queue.is_empty() {
             return None;
