@@ -4,6 +4,13 @@ import { inspect, openPage, setUp, signUp } from './harness.mjs'
 
 const shared = setUp()
 
+/** Opens a page of the site, and waits until its scripts answer to keys and clicks. */
+async function openDocs(name) {
+  const page = await openPage(shared.browser, shared.gateway, { path: `/docs/${name}` })
+  await page.waitForFunction(() => document.querySelector('#app')?.__vue_app__)
+  return page
+}
+
 test('pages of the documentation in both themes and widths, without violations of the policy', async () => {
   const page = await openPage(shared.browser, shared.gateway, { path: '/docs/' })
   await page.getByRole('heading', { level: 1 }).first().waitFor()
@@ -18,7 +25,7 @@ test('pages of the documentation in both themes and widths, without violations o
 })
 
 test('search finds a page by a word of its text', async () => {
-  const page = await openPage(shared.browser, shared.gateway, { path: '/docs/quick-start' })
+  const page = await openDocs('quick-start')
   await page.keyboard.press('Control+k')
   await page.getByRole('searchbox').fill('budget_exceeded')
   await page.locator('.result').first().waitFor()
@@ -29,7 +36,7 @@ test('search finds a page by a word of its text', async () => {
 })
 
 test('the theme can be switched, and links lead on without loading the page again', async () => {
-  const page = await openPage(shared.browser, shared.gateway, { path: '/docs/concepts' })
+  const page = await openDocs('concepts')
   await page.getByRole('switch', { name: /theme/i }).first().click()
   assert.ok(await page.locator('html.dark').count())
   await page.evaluate(() => Object.assign(window, { stays: true }))

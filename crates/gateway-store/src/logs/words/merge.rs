@@ -99,8 +99,15 @@ impl Merge {
         if old.is_empty() {
             return Ok(None);
         }
-        let new = merge(source, &old).await?;
-        Ok(Some(Self { old, new }))
+        match merge(source, &old).await? {
+            Merged::Run(run, level) => Ok(Some(Self { old, new: Some((run, level)) })),
+            Merged::Empty => Ok(Some(Self { old, new: None })),
+            Merged::PartMissing if all_exist(source, &old).await? => {
+                Err(StoreError::Other("the search index is damaged: a part of a run is missing".into()))
+            }
+            // A merge or a sweep at the same time removed a run.
+            Merged::PartMissing => Ok(None),
+        }
     }
 
     async fn write(self, tx: &mut Tx) -> Result<(), StoreError> {
@@ -121,6 +128,15 @@ impl Merge {
     }
 }
 
+/// What replaces some runs.
+enum Merged {
+    /// A run with its level.
+    Run(Run, i64),
+    /// All rows of the runs were deleted.
+    Empty,
+    PartMissing,
+}
+
 async fn due_runs(source: &mut Source<'_>) -> Result<Vec<StoredRun>, StoreError> {
     let columns = StoredRun::COLUMNS;
     let full = "SELECT level FROM log_word_runs WHERE level < $1 GROUP BY level HAVING COUNT(*) >= $2 \
@@ -138,21 +154,23 @@ async fn due_runs(source: &mut Source<'_>) -> Result<Vec<StoredRun>, StoreError>
     rows.iter().map(StoredRun::read).collect()
 }
 
-/// The run that replaces the old ones, with its level. None if all of their rows were deleted.
-async fn merge(source: &mut Source<'_>, old: &[StoredRun]) -> Result<Option<(Run, i64)>, StoreError> {
+async fn merge(source: &mut Source<'_>, old: &[StoredRun]) -> Result<Merged, StoreError> {
     let level = old.first().map_or(0, |run| run.level);
     let deleted = deleted_rows(source, old).await?;
     let ids: Vec<Vec<i64>> = old.iter().map(|run| run.ids.clone()).collect();
     let plan = MergePlan::new(&ids, level, &deleted)
         .ok_or_else(|| StoreError::Other("merged runs of words have too many rows".into()))?;
     if plan.ids.is_empty() {
-        return Ok(None);
+        return Ok(Merged::Empty);
     }
     let mut parts = Vec::new();
     let sql = format!("SELECT id, postings FROM log_word_parts WHERE {}", in_ids(source.dialect(), "id", 1));
     for part in 0..parts_of(level) {
         let wanted: Vec<i64> = old.iter().map(|run| part_id(run.id, part)).collect();
         let rows = source.all(sql.clone(), args![id_list(wanted.iter().copied())]).await?;
+        if rows.len() < wanted.len() {
+            return Ok(Merged::PartMissing);
+        }
         let mut old_parts = vec![Vec::new(); old.len()];
         for row in rows {
             let id: i64 = row.get("id")?;
@@ -164,7 +182,13 @@ async fn merge(source: &mut Source<'_>, old: &[StoredRun]) -> Result<Option<(Run
         }
         parts.extend(merge_part(&plan, &old_parts)?);
     }
-    Ok(Some((Run { ids: plan.ids, parts }, plan.level)))
+    Ok(Merged::Run(Run { ids: plan.ids, parts }, plan.level))
+}
+
+async fn all_exist(source: &mut Source<'_>, runs: &[StoredRun]) -> Result<bool, StoreError> {
+    let sql = format!("SELECT id FROM log_word_runs WHERE {}", in_ids(source.dialect(), "id", 1));
+    let found = source.all(sql, args![id_list(runs.iter().map(|run| run.id))]).await?;
+    Ok(found.len() == runs.len())
 }
 
 /// The rows of the runs that do not exist any more.
