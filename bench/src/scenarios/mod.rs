@@ -9,6 +9,7 @@ mod evals;
 mod export;
 mod fixed_rate;
 mod import;
+mod limits;
 mod memory;
 mod named_models;
 mod open_streams;
@@ -32,7 +33,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> BenchResult<Section>,
 }
 
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 16] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -48,6 +49,7 @@ const SCENARIOS: [Scenario; 15] = [
     Scenario { id: "m", name: "export", run: export::run },
     Scenario { id: "n", name: "usage", run: usage::run },
     Scenario { id: "o", name: "named models", run: named_models::run },
+    Scenario { id: "p", name: "limits", run: limits::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> BenchResult<Vec<&'static Scenario>> {

@@ -15,6 +15,7 @@ use gateway_store::Db;
 use gateway_store::db::Dialect;
 use gateway_store::fair_slots::{Overloaded, Slot};
 
+use crate::attempts::AttemptLimits;
 use crate::audit::AuditQueue;
 use crate::auth::passwords::Passwords;
 use crate::cluster::Cluster;
@@ -25,7 +26,6 @@ use crate::jobs::JobServices;
 use crate::log::quotas::LogQuotas;
 use crate::proxy::state::ProxyState;
 use crate::quotas::QuotaUsage;
-use crate::rate_limits::RateLimiter;
 use crate::services::Services;
 use crate::shares::{QUERY_MAX_WAIT, Shares};
 
@@ -37,7 +37,7 @@ pub struct App {
     pub proxy: Arc<ProxyState>,
     /// The other nodes on the same database.
     pub cluster: Arc<Cluster>,
-    pub rate_limiter: Arc<RateLimiter>,
+    pub attempts: Arc<AttemptLimits>,
     pub passwords: Passwords,
     /// Model calls of the gateway itself.
     pub models: InternalCaller,

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod api;
 pub mod app;
+pub mod attempts;
 pub mod audit;
 pub mod auth;
 pub mod budgets;
@@ -36,7 +37,6 @@ pub mod problem;
 pub mod prompts;
 pub mod proxy;
 pub mod quotas;
-pub mod rate_limits;
 mod rotate_master_key;
 pub mod server;
 pub mod services;

@@ -69,8 +69,12 @@ pub async fn uncount_attempt(db: &Db, kind: &str, address: &str) -> Result<(), S
     db.exec(sql, args![kind, address]).await.map(|_| ())
 }
 
-/// Deletes counts of minutes before `minute` and attempt windows that started before `began`.
-pub async fn sweep(db: &Db, minute: i64, began: Timestamp) -> Result<(), StoreError> {
-    db.exec("DELETE FROM rate_counts WHERE minute < $1", args![minute]).await?;
+/// Deletes counts of minutes before this one.
+pub async fn sweep_windows(db: &Db, minute: i64) -> Result<(), StoreError> {
+    db.exec("DELETE FROM rate_counts WHERE minute < $1", args![minute]).await.map(|_| ())
+}
+
+/// Deletes windows of attempts that began before `began`.
+pub async fn sweep_attempts(db: &Db, began: Timestamp) -> Result<(), StoreError> {
     db.exec("DELETE FROM attempt_counts WHERE began_at < $1", args![began]).await.map(|_| ())
 }

@@ -9,8 +9,8 @@ use http::request::Parts;
 use super::extract::ClientIp;
 use super::openapi::{Operation, OperationInput};
 use crate::app::App;
+use crate::attempts::AttemptKind;
 use crate::problem::Problem;
-use crate::rate_limits::AttemptKind;
 
 /// An endpoint with limited attempts, as a type.
 pub(super) trait LimitedEndpoint: Send + Sync {
@@ -46,7 +46,7 @@ impl<E: LimitedEndpoint> FromRequestParts<Arc<App>> for AttemptLimit<E> {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let ClientIp(address) = ClientIp::from_request_parts(parts, app).await?;
-        let verdict = app.rate_limiter.count_attempt(E::ATTEMPT, address).await;
+        let verdict = app.attempts.count_attempt(E::ATTEMPT, address).await;
         if verdict.allowed {
             Ok(Self(PhantomData))
         } else {

@@ -11,9 +11,9 @@ use gateway_store::prompt_cache_pauses::{self, Pause};
 use gateway_store::{StoreError, audit, cache_purges, invites, orgs, sign_ins, user_sessions};
 
 use super::App;
+use crate::attempts::KNOWN_ADDRESS_AGE;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::proxy::prompt_cache::Loss;
-use crate::rate_limits::KNOWN_ADDRESS_AGE;
 use crate::services::Services;
 
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub async fn housekeeping(app: Arc<App>) {
                 tracing::debug!(%error, "cannot create the next partition of the audit log");
             }
             last_sweep = now;
-            app.rate_limiter.sweep(now);
+            app.proxy.limits.sweep_plan_counters(now);
             app.proxy.cache.sweep(now);
             app.proxy.worker.clients.close_expired();
             app.jobs.delivery.clients.close_expired();

@@ -20,6 +20,7 @@ use super::App;
 use super::housekeeping::{housekeeping, maintain_redis};
 use super::log_observer::LogObserver;
 use super::wal_checkpoints;
+use crate::attempts::AttemptLimits;
 use crate::audit::{AuditQueue, system_entry};
 use crate::auth::Access;
 use crate::auth::passwords::Passwords;
@@ -50,7 +51,6 @@ use crate::proxy::prompt_cache::PromptCaches;
 use crate::proxy::state::ProxyState;
 use crate::proxy::target_health::TargetHealth;
 use crate::quotas::QuotaUsage;
-use crate::rate_limits::RateLimiter;
 use crate::services::{Services, StartError, migrate_all};
 use crate::shares::Shares;
 use crate::targets::OperatorTargets;
@@ -71,9 +71,8 @@ impl App {
         let (services, membership) = open_services(config, clock, u64::from_le_bytes(random)).await?;
         let cluster = Arc::new(Cluster::new(Arc::clone(&services), membership));
         let redis = open_redis(&services.config)?;
-        let rate_limiter =
-            Arc::new(RateLimiter::new(Arc::clone(&services), Arc::clone(&cluster), redis.clone()));
-        let proxy = Arc::new(proxy_state(&services, &cluster, &rate_limiter, redis)?);
+        let attempts = Arc::new(AttemptLimits::new(Arc::clone(&services)));
+        let proxy = Arc::new(proxy_state(&services, &cluster, &attempts, redis)?);
         let jobs = Arc::new(JobServices::new(Arc::clone(&services), Arc::clone(&proxy)));
         let connections =
             Connections::new(services.config.connection_limits, services.config.trusted_proxies.clone());
@@ -85,7 +84,7 @@ impl App {
             services,
             proxy,
             cluster,
-            rate_limiter,
+            attempts,
             passwords: Passwords::start().map_err(StartError::Thread)?,
             models: jobs.models.clone(),
             jobs,
@@ -135,7 +134,7 @@ async fn open_services(
 fn proxy_state(
     services: &Arc<Services>,
     cluster: &Arc<Cluster>,
-    rate_limiter: &Arc<RateLimiter>,
+    attempts: &Arc<AttemptLimits>,
     redis: Option<Arc<RedisClient>>,
 ) -> Result<ProxyState, StartError> {
     let config = &services.config;
@@ -151,7 +150,7 @@ fn proxy_state(
     let access = Access::new(
         Arc::clone(services),
         Arc::clone(&tokens),
-        Arc::clone(rate_limiter),
+        Arc::clone(attempts),
         (budgets.clone(), limits.clone()),
         operator,
     );
@@ -180,7 +179,8 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     let tasks = &app.services.tasks;
     if app.services.db.dialect() == Dialect::Postgres {
         tasks.spawn(Arc::clone(&app.cluster).run());
-        tasks.spawn(Arc::clone(&app.rate_limiter).run());
+        tasks.spawn(Arc::clone(&app.attempts).run());
+        tasks.spawn(app.proxy.limits.clone().run_plan_exchange());
     }
     tasks.spawn(Arc::clone(&app.audit).run());
     tasks.spawn(Arc::clone(&app.audit).maintain());

@@ -19,12 +19,12 @@ use http::header::AUTHORIZATION;
 use super::cached::{CachedKey, CachedOrg, CachedSession, EvictedUses};
 use super::tokens::{Claims, Tokens};
 use super::{Denied, Identity, KEY_HEADER, Principal, RowAccess};
+use crate::attempts::{AttemptLimits, FailureKind};
 use crate::budgets::Budgets;
 use crate::limits::Limits;
 use crate::loading_cache::LoadingCache;
 use crate::models::OrgModels;
 use crate::problem::{ApiResult, Problem};
-use crate::rate_limits::{FailureKind, RateLimiter};
 use crate::services::Services;
 use crate::targets::{OperatorTargets, OrgProviders};
 
@@ -37,7 +37,7 @@ const MAX_UNRECORDED_USES: usize = 100_000;
 pub struct Access {
     services: Arc<Services>,
     tokens: Arc<Tokens>,
-    rate_limiter: Arc<RateLimiter>,
+    attempts: Arc<AttemptLimits>,
     budgets: Budgets,
     limits: Limits,
     operator: OperatorTargets,
@@ -56,14 +56,14 @@ impl Access {
     pub fn new(
         services: Arc<Services>,
         tokens: Arc<Tokens>,
-        rate_limiter: Arc<RateLimiter>,
+        attempts: Arc<AttemptLimits>,
         (budgets, limits): (Budgets, Limits),
         operator: OperatorTargets,
     ) -> Self {
         Self {
             services,
             tokens,
-            rate_limiter,
+            attempts,
             budgets,
             limits,
             operator,
@@ -88,7 +88,7 @@ impl Access {
         if !matches!(identified, Err(Denied::Invalid)) {
             return identified;
         }
-        let status = self.rate_limiter.count_failure(FailureKind::Request, address);
+        let status = self.attempts.count_failure(FailureKind::Request, address);
         Err(if status.allowed { Denied::Invalid } else { Denied::TooMany(status) })
     }
 
@@ -110,7 +110,7 @@ impl Access {
         if !matches!(identified, Err(Denied::Invalid)) {
             return identified;
         }
-        let status = self.rate_limiter.count_failure(FailureKind::Request, address);
+        let status = self.attempts.count_failure(FailureKind::Request, address);
         Err(if status.allowed { Denied::Invalid } else { Denied::TooMany(status) })
     }
 
@@ -121,7 +121,7 @@ impl Access {
     }
 
     async fn load_foreign(&self, hash: KeyHash, address: IpAddr) -> Result<Identity, Denied> {
-        let status = self.rate_limiter.peek_failure(FailureKind::KeyLookup, address);
+        let status = self.attempts.peek_failure(FailureKind::KeyLookup, address);
         if !status.allowed {
             return Err(Denied::TooMany(status));
         }
@@ -129,7 +129,7 @@ impl Access {
         let found =
             self.foreign_keys.get(&hash, || foreign_keys::find(db, hash)).await.map_err(unavailable)?;
         let Some(foreign) = found else {
-            self.rate_limiter.count_failure(FailureKind::KeyLookup, address);
+            self.attempts.count_failure(FailureKind::KeyLookup, address);
             return Err(Denied::Invalid);
         };
         let key = self.key(foreign.key_hash).await.map_err(unavailable)?.ok_or(Denied::Invalid)?;
@@ -158,13 +158,13 @@ impl Access {
             return Ok(());
         }
         let status = match &identity.principal {
-            Principal::Key(key) => self.rate_limiter.count(key.id.0, &key.counter, limit).await,
+            Principal::Key(key) => self.limits.count_request(key.id.0, &key.counter, limit).await,
             Principal::User { id, .. } => {
-                self.rate_limiter.count(id.0, &self.rate_limiter.counter(id.0), limit).await
+                self.limits.count_request(id.0, &self.limits.plan_counter(id.0), limit).await
             }
             Principal::Org => {
                 let id = identity.org.id.0;
-                self.rate_limiter.count(id, &self.rate_limiter.counter(id), limit).await
+                self.limits.count_request(id, &self.limits.plan_counter(id), limit).await
             }
         };
         identity.rate = Some(status);
@@ -392,7 +392,7 @@ impl Access {
             self.unknown_keys.invalidate(&hash);
         }
         if let Some(address) = address {
-            let status = self.rate_limiter.peek_failure(FailureKind::KeyLookup, address);
+            let status = self.attempts.peek_failure(FailureKind::KeyLookup, address);
             if !status.allowed {
                 return Err(Denied::TooMany(status));
             }
@@ -406,7 +406,7 @@ impl Access {
             return self.key(hash).await.map_err(unavailable);
         }
         if let Some(address) = address {
-            self.rate_limiter.count_failure(FailureKind::KeyLookup, address);
+            self.attempts.count_failure(FailureKind::KeyLookup, address);
         }
         Ok(None)
     }
@@ -416,7 +416,7 @@ impl Access {
             .get(&hash, || async {
                 let found = keys::find_access(&self.services.db_authentication, hash).await?;
                 Ok(found.filter(|access| access.key.revoked_at.is_none()).map(|access| {
-                    let counter = self.rate_limiter.counter(access.key.id.0);
+                    let counter = self.limits.plan_counter(access.key.id.0);
                     CachedKey::new(access, counter, &self.evicted_uses)
                 }))
             })

@@ -13,10 +13,9 @@ use gateway_store::cache_purges::CachePurges;
 use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
-use crate::limits::OrgLimits;
+use crate::limits::{OrgLimits, WindowCounter};
 use crate::memory::MemoryAccount;
 use crate::models::OrgModels;
-use crate::rate_limits::WindowCounter;
 use crate::targets::OrgProviders;
 
 pub struct CachedOrg {

@@ -10,11 +10,15 @@
 //!   nodes together exceed a limit by at most a tenth and one call. While the database is unreachable, each node goes
 //!   on with its part.
 //!
+//! The requests per minute of a plan are the limit that everybody has (`plan`): it also counts calls of the management API,
+//! so it is taken when the caller is identified.
+//!
 //! What was refused is counted, and written once a second (`refusals`).
 
 mod admission;
 mod exact;
 mod permit;
+mod plan;
 mod refusals;
 mod slices;
 mod state;
@@ -36,9 +40,11 @@ use tokio::sync::Notify;
 
 pub use admission::{Call, Over, Refusal, Wait};
 pub use permit::Permit;
+pub use plan::WindowCounter;
 
 use crate::budgets::Peers;
 use crate::services::Services;
+use plan::PlanCounts;
 use state::OrgState;
 
 /// How often leases of permits are renewed. They last for 30 s.
@@ -87,13 +93,15 @@ struct Inner {
     peers: Arc<dyn Peers>,
     redis: Option<Arc<RedisClient>>,
     orgs: Mutex<HashMap<OrgId, Arc<OrgState>>>,
+    plan: PlanCounts,
     /// Wakes the background task: something is to be given back to the store.
     wake: Notify,
 }
 
 impl Limits {
     pub fn new(services: Arc<Services>, peers: Arc<dyn Peers>, redis: Option<Arc<RedisClient>>) -> Self {
-        Self(Arc::new(Inner { services, peers, redis, orgs: Mutex::default(), wake: Notify::new() }))
+        let (orgs, plan, wake) = (Mutex::default(), PlanCounts::default(), Notify::new());
+        Self(Arc::new(Inner { services, peers, redis, orgs, plan, wake }))
     }
 
     /// Reads the limits of an organization. `None` if none is enabled. What its buckets hold stays.

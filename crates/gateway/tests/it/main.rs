@@ -75,6 +75,7 @@ mod key_scopes;
 mod keys;
 mod limits;
 mod limits_api;
+mod limits_reservation;
 mod limits_store;
 mod limits_waiting;
 mod log_damage;

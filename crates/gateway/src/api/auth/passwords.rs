@@ -16,11 +16,11 @@ use super::super::extract::Body;
 use super::super::response::Json;
 use super::sessions::{self, SessionOrigin};
 use crate::app::App;
+use crate::attempts::{KNOWN_ADDRESS_AGE, network};
 use crate::auth::passwords::{PasswordError, hash_reset_token};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::metrics::events::AuthFailure;
 use crate::problem::{ApiResult, Problem};
-use crate::rate_limits::{KNOWN_ADDRESS_AGE, network};
 
 /// Whether the password is that of the account. `user` is `None` for an unknown email, which takes the same time. After
 /// too many wrong passwords only addresses from which the account signed in may try.
@@ -31,7 +31,7 @@ pub(in crate::api) async fn verify_password(
     user: Option<&User>,
     password: SecretString,
 ) -> ApiResult<bool> {
-    let status = app.rate_limiter.count_account_failure(email).await;
+    let status = app.attempts.count_account_failure(email).await;
     let now = app.services.clock.now();
     if !status.allowed {
         let (address, since) = (network(address).to_string(), now.plus(-KNOWN_ADDRESS_AGE));
@@ -45,7 +45,7 @@ pub(in crate::api) async fn verify_password(
     if result == Ok(false) {
         app.proxy.metrics.events.auth_failure(AuthFailure::WrongPassword);
     } else {
-        app.rate_limiter.forgive_account(email).await;
+        app.attempts.forgive_account(email).await;
     }
     result.map_err(password_problem)
 }

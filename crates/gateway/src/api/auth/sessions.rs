@@ -19,10 +19,10 @@ use super::super::page::{self, PageParams};
 use super::super::response::{Deleted, Json};
 use super::LogoutResponse;
 use crate::app::App;
+use crate::attempts::network;
 use crate::auth::tokens::{Claims, LIFETIME};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::rate_limits::network;
 
 /// Characters of a user agent that are stored.
 const MAX_USER_AGENT: usize = 200;

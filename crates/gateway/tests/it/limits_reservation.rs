@@ -1,0 +1,109 @@
+//! What a call reserves of its limits: from the body that is sent on, for every choice that it asks for, and for as long
+//! as it runs, whatever the clock of the node does.
+
+use serde_json::{Value, json};
+
+use crate::support::limits::{answer, chat_body};
+use crate::support::{Backend, ProxyFixture};
+use crate::upstream::{Reply, Signal};
+
+async fn both() -> [ProxyFixture; 2] {
+    [ProxyFixture::start_with(Backend::Sqlite, &[]).await, ProxyFixture::start_with(Backend::Postgres, &[]).await]
+}
+
+/// What a call needs of the limit, which has too little for it.
+fn needed(refused: &Value) -> u64 {
+    refused["limit"]["needed"].as_u64().unwrap_or_else(|| panic!("{refused}"))
+}
+
+#[tokio::test]
+async fn a_template_that_lengthens_the_body_is_counted() {
+    for fixture in both().await {
+        let text = "Answer in the tone of the house. ".repeat(200);
+        let prompt = json!({"namespace": "support", "slug": "long", "content": text});
+        fixture.app.post("/api/v1/prompts", prompt).bearer(&fixture.ada.token).send().await.expect(201);
+        fixture.upstream.set_default_reply(answer());
+        fixture.limit(json!({"name": "t", "tokens": 1000, "window": "day"})).await;
+        let call = fixture.ask_model("m").header("x-gateway-prompt", "support/long").send().await;
+        let refused = call.expect_error(400, "limit_too_small");
+        assert!(needed(&refused) > 1200, "6,600 characters of the template are counted: {refused}");
+        fixture.ask_model("m").send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn every_choice_of_an_answer_is_reserved() {
+    for fixture in both().await {
+        fixture.upstream.set_default_reply(answer());
+        fixture.limit(json!({"name": "out", "output_tokens": 159, "window": "day"})).await;
+        let mut body = chat_body("m");
+        body["n"] = 8.into();
+        let refused = fixture.chat(&body).send().await.expect_error(400, "limit_too_small");
+        assert_eq!(needed(&refused), 8 * 20);
+        body["n"] = 7.into();
+        fixture.chat(&body).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_user_of_more_than_256_bytes_is_refused() {
+    for fixture in both().await {
+        fixture.upstream.set_default_reply(answer());
+        fixture.limit(json!({"name": "each", "per": "user", "requests": 100})).await;
+        let call = |length: usize| fixture.ask_model("m").header("x-gateway-user", &"u".repeat(length));
+        call(256).send().await.expect(200);
+        call(257).send().await.expect_error(400, "bad_request");
+        call(4096).send().await.expect_error(400, "bad_request");
+    }
+}
+
+/// A minute refills the whole limit, but the stream still runs.
+#[tokio::test]
+async fn a_stream_of_more_than_a_minute_keeps_its_permit() {
+    for fixture in both().await {
+        let signal = Signal::new();
+        let reply = Reply::new(200).header("content-type", "text/event-stream").chunked().flush();
+        fixture.upstream.push(reply.wait_for(&signal).event("[DONE]"));
+        fixture.upstream.set_default_reply(answer());
+        fixture.limit(json!({"name": "one", "concurrent": 1, "requests": 10})).await;
+        let mut body = chat_body("m");
+        body["stream"] = true.into();
+        let mut connection = fixture.connect().await;
+        let headers = [("content-type", "application/json")];
+        let request = fixture.raw_post("openai", "/v1/chat/completions", &headers, body.to_string().as_bytes());
+        connection.send(request).await;
+        let head = connection.head().await;
+        assert_eq!(head.status, 200);
+        for _ in 0..4 {
+            fixture.app.app.services.clock.advance(20_000);
+            let refused = fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
+            assert_eq!(refused["limit"]["unit"], "concurrent");
+        }
+        signal.notify();
+        fixture.log_row_by_id(head.log_id()).await;
+        fixture.ask_model("m").send().await.expect(200);
+    }
+}
+
+/// A step back refills nothing and takes nothing; the time until it is full again stays what it was, and the step.
+#[tokio::test]
+async fn a_step_of_the_clock_lets_nothing_more_pass() {
+    let fixture = ProxyFixture::start_with(Backend::Sqlite, &[]).await;
+    let clock = &fixture.app.app.services.clock;
+    fixture.upstream.set_default_reply(answer());
+    fixture.limit(json!({"name": "r", "requests": 3})).await;
+    for _ in 0..3 {
+        fixture.ask_model("m").send().await.expect(200);
+    }
+    clock.advance(-2_000);
+    for _ in 0..5 {
+        fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
+    }
+    clock.advance(2_000);
+    fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
+    clock.advance(61_000);
+    for _ in 0..3 {
+        fixture.ask_model("m").send().await.expect(200);
+    }
+    fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
+}
