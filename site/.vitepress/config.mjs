@@ -29,7 +29,7 @@ const sidebar = [
   },
   {
     text: 'Control',
-    items: [page('Budgets', 'budgets'), page('Limits', 'limits'), page('People, sessions, keys', 'access'), page('Logs and usage', 'logs'), page('Queries', 'query'), page('Audit log', 'audit'), page('Webhooks', 'webhooks'), page('Exports and OTLP', 'exports')],
+    items: [page('Budgets', 'budgets'), page('Limits', 'limits'), page('People, sessions, keys', 'access'), page('Logs and usage', 'logs'), page('Queries', 'query'), page('Alerts', 'alerts'), page('Audit log', 'audit'), page('Webhooks', 'webhooks'), page('Exports and OTLP', 'exports')],
   },
   {
     text: 'Quality',

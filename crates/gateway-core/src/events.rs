@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::access::Role;
 use crate::budget::{Amount, Period, Scope};
-use crate::ids::{AppId, BudgetId, KeyId, LimitId, UserId};
+use crate::ids::{AlertId, AppId, BudgetId, KeyId, LimitId, UserId};
 use crate::totals::usd;
 
 /// Every type that a webhook can subscribe to.
@@ -23,9 +23,10 @@ pub const EVENT_TYPES: [&str; 10] = [
 ];
 
 /// Types that a webhook receives only if it names them.
-pub const NAMED_EVENT_TYPES: [&str; 2] = ["audit.checkpoint", "limit.reached"];
+pub const NAMED_EVENT_TYPES: [&str; 4] =
+    ["audit.checkpoint", "limit.reached", "alert.fired", "alert.resolved"];
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     KeyCreate(KeyEventData),
     KeyRevoke(KeyEventData),
@@ -47,6 +48,8 @@ pub enum Event {
     /// A signed checkpoint of the audit log.
     AuditCheckpoint(Value),
     LimitReached(LimitEventData),
+    AlertFired(AlertEventData),
+    AlertResolved(AlertEventData),
 }
 
 /// `actor` is the id of the user or key that made the change.
@@ -98,6 +101,22 @@ pub struct LimitEventData {
     pub window: &'static str,
 }
 
+/// An alert whose measure rose above its threshold, or fell back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlertEventData {
+    pub alert_id: AlertId,
+    pub name: String,
+    pub query: String,
+    pub measure: &'static str,
+    pub above: f64,
+    /// `None` if the window has no rows to measure.
+    pub value: Option<f64>,
+    pub requests: i64,
+    pub window_minutes: u32,
+    /// Sent by a test, not by a check.
+    pub is_test: bool,
+}
+
 impl Event {
     pub fn kind(&self) -> &'static str {
         match self {
@@ -113,6 +132,8 @@ impl Event {
             Event::BudgetExceeded(_) => "budget.exceeded",
             Event::AuditCheckpoint(_) => "audit.checkpoint",
             Event::LimitReached(_) => "limit.reached",
+            Event::AlertFired(_) => "alert.fired",
+            Event::AlertResolved(_) => "alert.resolved",
         }
     }
 
@@ -139,6 +160,14 @@ impl Event {
                 json!({
                     "limit_id": limit_id, "name": name, "unit": unit, "limit": limit, "per": per, "bucket": bucket,
                     "window": window,
+                })
+            }
+            Event::AlertFired(facts) | Event::AlertResolved(facts) => {
+                let AlertEventData { alert_id, name, query, measure, above, value, .. } = facts;
+                json!({
+                    "alert_id": alert_id, "name": name, "query": query, "measure": measure, "above": above,
+                    "value": value, "requests": facts.requests, "window_minutes": facts.window_minutes,
+                    "test": facts.is_test,
                 })
             }
             Event::UserRoleChange { user, previous_role } => {

@@ -70,6 +70,8 @@ uuid_id! {
     BudgetId,
     /// A limit of requests, tokens or concurrent calls.
     LimitId,
+    /// A rule on log rows that tells when it is met.
+    AlertId,
     /// A background job.
     JobId,
     PromptId,

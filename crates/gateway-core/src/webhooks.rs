@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::events::Event;
 use crate::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use crate::time::Timestamp;
 
@@ -32,6 +35,78 @@ pub const RETRY_DELAYS: [Duration; 7] = [
 /// The body of a delivery. It is stored, so that every attempt sends the same bytes.
 pub fn payload(id: EventId, kind: &str, org: OrgId, at: Timestamp, data: &Value) -> String {
     json!({"id": id, "type": kind, "org_id": org, "timestamp": at, "data": data}).to_string()
+}
+
+/// How the body of a delivery is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WebhookFormat {
+    /// The event with its type, time and data.
+    #[default]
+    Standard,
+    /// A message with a `text`, which Slack, Mattermost, Rocket.Chat and Google Chat accept.
+    Slack,
+}
+
+impl WebhookFormat {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Slack => "slack",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+    pub fn is_standard(&self) -> bool {
+        *self == Self::Standard
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Standard, Self::Slack].into_iter().find(|format| format.as_str() == name)
+    }
+
+    pub fn payload(self, id: EventId, org: OrgId, event: &Event, at: Timestamp) -> String {
+        self.payload_of(id, org, (event.kind(), &event.data()), at)
+    }
+
+    /// The body of an event by its type and data.
+    pub fn payload_of(self, id: EventId, org: OrgId, (kind, data): (&str, &Value), at: Timestamp) -> String {
+        match self {
+            Self::Standard => payload(id, kind, org, at, data),
+            Self::Slack => json!({"text": message(kind, data)}).to_string(),
+        }
+    }
+}
+
+/// An event in one line for people: its type, its name, and its other facts.
+fn message(kind: &str, data: &Value) -> String {
+    let mut text = format!("[gateway] {kind}");
+    let facts = data.as_object().into_iter().flatten();
+    let shown = |value: &Value| match value {
+        Value::Null | Value::Object(_) | Value::Array(_) => None,
+        Value::String(value) if value.is_empty() => None,
+        Value::String(value) => Some(escape(value)),
+        other => Some(other.to_string()),
+    };
+    if let Some(name) = data.get("name").and_then(shown) {
+        text.push_str(" *");
+        text.push_str(&name);
+        text.push('*');
+    }
+    for (field, value) in facts.filter(|(field, _)| *field != "name") {
+        if let Some(value) = shown(value) {
+            text.push_str(if text.contains(": ") { ", " } else { ": " });
+            text.push_str(field);
+            text.push(' ');
+            text.push_str(&value);
+        }
+    }
+    text
+}
+
+/// Slack reads `<`, `>` and `&` as markup, which names must not be able to write.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// The id of a delivery. It is derived from event and webhook, so that an event is delivered to a webhook only once. It
@@ -132,6 +207,19 @@ mod tests {
         for bad in ["", "soon", "-5", "1.5"] {
             assert_eq!(retry_after(bad, now), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_message_for_slack_names_the_facts_and_has_no_markup_of_names() {
+        let data = json!({"name": "<!channel> & co", "value": 3.5, "bucket": null, "measure": "errors"});
+        let (id, org) = ("0192f0c1-2345-7abc-8def-0123456789ab", "0192f0c1-0000-7000-8000-000000000001");
+        let (id, org, at) = (id.parse().unwrap(), org.parse().unwrap(), Timestamp(0));
+        let body = WebhookFormat::Slack.payload_of(id, org, ("alert.fired", &data), at);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let text = "[gateway] alert.fired *&lt;!channel&gt; &amp; co*: measure errors, value 3.5";
+        assert_eq!(body, json!({"text": text}));
+        let standard = WebhookFormat::Standard.payload_of(id, org, ("alert.fired", &data), at);
+        assert_eq!(serde_json::from_str::<Value>(&standard).unwrap()["data"], data);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use gateway_core::access::{Entitlement, Plan};
 use gateway_core::events::Event;
 use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use gateway_core::time::Timestamp;
-use gateway_core::webhooks::{delivery_id, payload};
+use gateway_core::webhooks::{WebhookFormat, delivery_id};
 use sqlx::AssertSqlSafe;
 
 use crate::leases::{Claim, Lease, LeaseTable, Release};
@@ -84,7 +84,7 @@ pub(crate) async fn fan_out(
 ) -> Result<(), StoreError> {
     let rows = tx
         .all(
-            "SELECT w.id, w.events, o.plan FROM webhooks w JOIN orgs o ON o.id = w.org_id \
+            "SELECT w.id, w.events, w.format, o.plan FROM webhooks w JOIN orgs o ON o.id = w.org_id \
              WHERE w.org_id = $1 AND w.active = 1",
             args![org],
         )
@@ -99,7 +99,7 @@ pub(crate) async fn fan_out(
                 webhook_id,
                 event_id: id,
                 event_type: event.kind(),
-                payload: payload(id, event.kind(), org, now, &event.data()),
+                payload: row.get::<WebhookFormat>("format")?.payload(id, org, event, now),
                 forced: false,
                 created_at: now,
             };

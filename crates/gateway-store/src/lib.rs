@@ -13,6 +13,7 @@ mod table;
 mod tx;
 
 pub mod accounts;
+pub mod alerts;
 pub mod apps;
 pub mod audit;
 pub mod budgets;

@@ -8,12 +8,13 @@ use gateway_core::accounts::KeyHash;
 use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
-    AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId, JobId, KeyId,
-    LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId, VerdictId,
-    WebhookId,
+    AlertId, AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId,
+    JobId, KeyId, LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId,
+    VerdictId, WebhookId,
 };
 use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;
+use gateway_core::webhooks::WebhookFormat;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -69,6 +70,7 @@ arg_from! {
     TeamId => Text, |v: TeamId| v.to_string();
     AppId => Text, |v: AppId| v.to_string();
     BudgetId => Text, |v: BudgetId| v.to_string();
+    AlertId => Text, |v: AlertId| v.to_string();
     LimitId => Text, |v: LimitId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
@@ -287,6 +289,7 @@ macro_rules! parsed_columns {
 parsed_columns!(
     Role,
     Plan,
+    AlertId,
     AppId,
     BudgetId,
     CaseId,
@@ -328,7 +331,7 @@ macro_rules! named_columns {
         }
     )+};
 }
-named_columns!(DeliveryStatus, EvaluatorKind, ExportKind, RunStatus);
+named_columns!(DeliveryStatus, EvaluatorKind, ExportKind, RunStatus, WebhookFormat);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

@@ -2,6 +2,7 @@
 
 use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::time::Timestamp;
+use gateway_core::webhooks::WebhookFormat;
 
 use crate::page::{Page, Paged};
 use crate::row::args;
@@ -21,6 +22,7 @@ table! {
         pub previous_until: Option<Timestamp>,
         /// Empty: all types.
         pub events: Vec<String> [json],
+        pub format: WebhookFormat,
         pub active: bool,
         pub failing_since: Option<Timestamp>,
         pub deactivated_reason: Option<String>,

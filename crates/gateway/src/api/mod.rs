@@ -1,6 +1,7 @@
 //! The management API: one file per area, the table of routes, and the types that all handlers share.
 
 mod accounts;
+mod alerts;
 mod apps;
 mod attempt_limits;
 mod audit;
@@ -64,6 +65,7 @@ pub fn areas() -> Vec<Area> {
         apps::area(),
         budgets::area(),
         limits::area(),
+        alerts::area(),
         providers::area(),
         models::area(),
         import::area(),

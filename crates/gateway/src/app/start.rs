@@ -56,7 +56,7 @@ use crate::shares::Shares;
 use crate::targets::OperatorTargets;
 use crate::tasks::Tasks;
 use crate::vault::{DailyVault, Vault};
-use crate::{data_dir, log};
+use crate::{alerts, data_dir, log};
 
 /// How many rows a subscriber of the live tail may lag behind before it has to read from the store.
 const TAIL_ROWS: usize = 1024;
@@ -195,6 +195,7 @@ async fn start_tasks(app: &Arc<App>) -> Result<(), StartError> {
     tasks.spawn(writer.run());
     let log_maintenance = log::maintenance::run(Arc::clone(&app.services), Arc::clone(&app.proxy.spool));
     tasks.spawn_low_priority(log_maintenance);
+    tasks.spawn(alerts::run(Arc::clone(app)));
     tasks.spawn(app.proxy.budgets.clone().run());
     tasks.spawn(app.proxy.limits.clone().run());
     tasks.spawn(app.proxy.budgets.clone().run_users());

@@ -44,6 +44,7 @@ mod follow_up;
 pub mod maintenance;
 pub mod pacing;
 mod poison;
+pub mod query_names;
 pub mod quotas;
 pub mod spool;
 pub mod tail;

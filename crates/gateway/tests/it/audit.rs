@@ -214,6 +214,13 @@ async fn machines(walk: &mut Walk<'_>, receiver: &Upstream) {
     let changed = json!({"name": "team-tokens", "tokens": 90_000});
     walk.step("put /orgs/{orgId}/limits/{limitId}", &ids, changed).await;
     walk.step("delete /orgs/{orgId}/limits/{limitId}", &ids, Value::Null).await;
+    let new = json!({"name": "failures", "measure": "errors", "above": 5});
+    let alert = text(&walk.step("post /orgs/{orgId}/alerts", &[], new.clone()).await["id"]);
+    let ids = [("alertId", alert.as_str())];
+    walk.step("put /orgs/{orgId}/alerts/{alertId}", &ids, new).await;
+    walk.step("post /orgs/{orgId}/alerts/{alertId}/mute", &ids, json!({"minutes": 5})).await;
+    walk.step("post /orgs/{orgId}/alerts/{alertId}/test", &ids, json!({})).await;
+    walk.step("delete /orgs/{orgId}/alerts/{alertId}", &ids, Value::Null).await;
     let new = json!({
         "name": "mine", "kind": "openai", "base_url": receiver.url(), "api_key": SECRET,
         "headers": {"x-secret": SECRET},

@@ -8,7 +8,10 @@ use crate::support::{Backend, ProxyFixture};
 use crate::upstream::{Reply, Signal};
 
 async fn both() -> [ProxyFixture; 2] {
-    [ProxyFixture::start_with(Backend::Sqlite, &[]).await, ProxyFixture::start_with(Backend::Postgres, &[]).await]
+    [
+        ProxyFixture::start_with(Backend::Sqlite, &[]).await,
+        ProxyFixture::start_with(Backend::Postgres, &[]).await,
+    ]
 }
 
 /// What a call needs of the limit, which has too little for it.
@@ -70,7 +73,8 @@ async fn a_stream_of_more_than_a_minute_keeps_its_permit() {
         body["stream"] = true.into();
         let mut connection = fixture.connect().await;
         let headers = [("content-type", "application/json")];
-        let request = fixture.raw_post("openai", "/v1/chat/completions", &headers, body.to_string().as_bytes());
+        let request =
+            fixture.raw_post("openai", "/v1/chat/completions", &headers, body.to_string().as_bytes());
         connection.send(request).await;
         let head = connection.head().await;
         assert_eq!(head.status, 200);

@@ -13,6 +13,7 @@ mod upstream;
 
 mod accounts;
 mod affinity;
+mod alerts;
 mod answer_cost;
 mod apps;
 mod audit;

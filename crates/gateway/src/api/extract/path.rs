@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use gateway_core::ids::{
-    AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InviteId, KeyId, LimitId, OrgId,
-    PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
+    AlertId, AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InviteId, KeyId, LimitId,
+    OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;
@@ -79,6 +79,7 @@ id_params!(
     TeamId = "teamId",
     AppId = "appId",
     BudgetId = "budgetId",
+    AlertId = "alertId",
     LimitId = "limitId",
     UserId = "userId",
     InviteId = "inviteId",

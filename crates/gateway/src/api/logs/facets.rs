@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{LogParams, search};
 use crate::api::caller::{AppState, RowReader};
 use crate::api::extract::QueryParams;
-use crate::api::query::NAMED;
 use crate::api::response::Json;
 use crate::app::App;
+use crate::log::query_names::NAMED;
 use crate::problem::{ApiResult, Problem};
 
 /// Facets without `fields`.

@@ -3,11 +3,11 @@
 use axum::extract::State;
 use gateway_core::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use gateway_core::time::Timestamp;
-use gateway_core::webhooks::{TEST_EVENT, delivery_id, payload};
+use gateway_core::webhooks::{TEST_EVENT, delivery_id};
 use gateway_store::deliveries::{
     self, Delivery, DeliveryAttempt, DeliveryFilter, DeliveryStatus, NewDelivery,
 };
-use gateway_store::webhooks;
+use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -172,14 +172,15 @@ pub(super) async fn test(
 ) -> ApiResult<Accepted<DeliveryView>> {
     let (org, event, now) = (caller.org.id, app.services.ids.new_id::<EventId>(), app.services.clock.now());
     let id = delivery_id(event, webhook);
-    exists(&app, org, webhook).await?;
+    let format = found(&app, org, webhook).await?.format;
+    let data = json!({"webhook_id": webhook});
     let new = NewDelivery {
         id,
         org_id: org,
         webhook_id: webhook,
         event_id: event,
         event_type: TEST_EVENT,
-        payload: payload(event, TEST_EVENT, org, now, &json!({"webhook_id": webhook})),
+        payload: format.payload_of(event, org, (TEST_EVENT, &data), now),
         forced: true,
         created_at: now,
     };
@@ -191,7 +192,11 @@ pub(super) async fn test(
 }
 
 async fn exists(app: &App, org: OrgId, webhook: WebhookId) -> ApiResult<()> {
-    webhooks::find(&app.services.db, org, webhook).await?.map(|_| ()).ok_or_else(Problem::not_found)
+    found(app, org, webhook).await.map(|_| ())
+}
+
+async fn found(app: &App, org: OrgId, webhook: WebhookId) -> ApiResult<Webhook> {
+    webhooks::find(&app.services.db, org, webhook).await?.ok_or_else(Problem::not_found)
 }
 
 async fn stored(app: &App, org: OrgId, webhook: WebhookId, id: DeliveryId) -> ApiResult<DeliveryView> {

@@ -9,6 +9,7 @@ use gateway_core::ids::{OrgId, WebhookId};
 use gateway_core::quotas::Quota;
 use gateway_core::signing::format_secret;
 use gateway_core::time::{HOUR, Timestamp};
+use gateway_core::webhooks::WebhookFormat;
 use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,9 @@ struct WebhookView {
     url: String,
     /// Empty for all event types.
     events: Vec<String>,
+    /// Absent for `standard`.
+    #[serde(skip_serializing_if = "WebhookFormat::is_standard")]
+    format: WebhookFormat,
     active: bool,
     /// The time since which every attempt has failed; null if the latest one succeeded.
     failing_since: Option<Timestamp>,
@@ -88,13 +92,14 @@ impl From<Webhook> for WebhookView {
             previous_secret: _,
             previous_until: _,
             events,
+            format,
             active,
             failing_since,
             deactivated_reason,
             revision: _,
             created_at,
         } = webhook;
-        Self { id, url, events, active, failing_since, deactivated_reason, created_at }
+        Self { id, url, events, format, active, failing_since, deactivated_reason, created_at }
     }
 }
 
@@ -109,8 +114,11 @@ struct WebhookWithSecret {
 #[derive(Deserialize, JsonSchema)]
 struct NewWebhook {
     url: String,
-    /// Default: all event types but `audit.checkpoint`, which must be named.
+    /// Default: all event types but `audit.checkpoint`, `limit.reached`, `alert.fired` and `alert.resolved`, which must
+    /// be named.
     events: Option<Vec<String>>,
+    /// `slack` sends messages that Slack and compatible chats show. Default: `standard`.
+    format: Option<WebhookFormat>,
 }
 
 async fn create(
@@ -130,6 +138,7 @@ async fn create(
         previous_secret: None,
         previous_until: None,
         events,
+        format: request.format.unwrap_or_default(),
         active: true,
         failing_since: None,
         deactivated_reason: None,
@@ -176,6 +185,7 @@ struct WebhookChange {
     url: Option<String>,
     /// Replaces the whole list; empty for all event types.
     events: Option<Vec<String>>,
+    format: Option<WebhookFormat>,
     active: Option<bool>,
 }
 
@@ -199,6 +209,7 @@ async fn update(
     }
     webhook.url = change.url.unwrap_or(webhook.url);
     webhook.events = events.unwrap_or(webhook.events);
+    webhook.format = change.format.unwrap_or(webhook.format);
     webhook.active = change.active.unwrap_or(webhook.active);
     webhook.revision += 1;
     webhooks::update(&mut tx, &webhook).await?;

@@ -1,0 +1,161 @@
+//! Checks of alerts. Organizations take turns, one alert of each at a time, and a check counts as one of the organization's
+//! log queries. A change of state is recorded in the transaction that creates its event, so that it is told once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::alerts::{Definition, Reading, is_muted};
+use gateway_core::events::{AlertEventData, Event};
+use gateway_core::ids::{AlertId, OrgId};
+use gateway_core::time::{MINUTE, Timestamp};
+use gateway_core::totals::Totals;
+use gateway_store::alerts::{self, HistoryEntry, StoredAlert};
+use gateway_store::logs::{LogSearch, TimeRange, usage_matching};
+use gateway_store::{StoreError, Tx, events};
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::log::query_names;
+use crate::problem::{ApiResult, Problem};
+use crate::services::Services;
+
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Organizations whose alerts a node checks at the same time.
+const MAX_CONCURRENT_CHECKS: usize = 4;
+/// Organizations that a node looks at in one round.
+const MAX_DUE_ORGS: i64 = 200;
+/// A claimed alert is checked again after this, if the node that claimed it dies.
+const CLAIM_MS: i64 = MINUTE;
+/// Characters of the reason of a failed check.
+const MAX_ERROR: usize = 300;
+
+/// Checks due alerts until the service stops.
+pub async fn run(app: Arc<App>) {
+    while tokio::time::timeout(POLL_INTERVAL, app.services.tasks.stopping()).await.is_err() {
+        if let Err(error) = check_due(&app).await {
+            tracing::debug!(%error, "cannot read the due alerts; it is retried at the next poll");
+        }
+    }
+}
+
+/// Checks one alert of every organization that has a due one.
+async fn check_due(app: &Arc<App>) -> Result<(), StoreError> {
+    let now = app.services.clock.now();
+    let mut checks = JoinSet::new();
+    for org in alerts::list_due_orgs(&app.services.db, now, MAX_DUE_ORGS).await? {
+        if checks.len() >= MAX_CONCURRENT_CHECKS {
+            checks.join_next().await;
+        }
+        if app.services.tasks.is_stopping() {
+            break;
+        }
+        let app = Arc::clone(app);
+        checks.spawn(async move {
+            if let Err(error) = check_next(&app, org).await {
+                tracing::debug!(%error, %org, "cannot check an alert; it is retried at its next check");
+            }
+        });
+    }
+    while checks.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn check_next(app: &App, org: OrgId) -> Result<(), StoreError> {
+    let Services { db, clock, .. } = &*app.services;
+    let now = clock.now();
+    let Some(alert) = alerts::claim_due(db, org, now, now.plus(CLAIM_MS)).await? else {
+        return Ok(());
+    };
+    let definition: Definition = match serde_json::from_str(&alert.definition) {
+        Ok(definition) => definition,
+        Err(error) => {
+            tracing::error!(alert = %alert.id, %error, "the stored alert is invalid and is not checked");
+            return Ok(());
+        }
+    };
+    let reading = measure(app, org, &definition, now).await;
+    record(app, (org, alert.id), &definition, reading).await
+}
+
+/// What the rows of the window say now.
+pub async fn measure(app: &App, org: OrgId, definition: &Definition, now: Timestamp) -> ApiResult<Reading> {
+    let mut query = definition.parsed_query().map_err(|error| Problem::field("query", error))?;
+    query_names::resolve(&app.services.db, org, &mut query).await?;
+    let search = LogSearch { query, ..LogSearch::default() };
+    let range = TimeRange { from: now.plus(-definition.window_ms()), to: now };
+    let stored = app.query_logs(org).await?;
+    let found = usage_matching(&stored, org, &search, (range, None, None)).await?;
+    let mut totals = Totals::default();
+    for usage in &found.usage {
+        totals.add(&usage.totals);
+    }
+    Ok(definition.read(&totals))
+}
+
+/// Stores what a check found. If the state changes, the change and its event are stored with it.
+async fn record(
+    app: &App,
+    (org, id): (OrgId, AlertId),
+    checked: &Definition,
+    reading: ApiResult<Reading>,
+) -> Result<(), StoreError> {
+    let now = app.services.clock.now();
+    let mut tx = app.services.db.begin().await?;
+    let Some(mut alert) = alerts::find_for_update(&mut tx, org, id).await? else { return Ok(()) };
+    alert.next_check_at = now.after(checked.check_interval());
+    alert.checked_at = Some(now);
+    match reading {
+        Err(problem) => {
+            // The state stays: an alert must not be resolved because the rows cannot be read.
+            (alert.value, alert.error) = (None, Some(shortened(&problem)));
+        }
+        Ok(reading) => {
+            (alert.value, alert.error) = (reading.value, None);
+            if alert.firing != reading.is_above {
+                alert.firing = reading.is_above;
+                alert.changed_at = Some(now);
+                let kind = if reading.is_above { "fired" } else { "resolved" };
+                tell(app, &mut tx, (&alert, checked), reading, kind).await?;
+            }
+        }
+    }
+    alerts::update(&mut tx, &alert).await?;
+    tx.commit().await
+}
+
+/// Adds an entry to the history, and the event unless the alert is muted. A test is told in any case.
+pub async fn tell(
+    app: &App,
+    tx: &mut Tx,
+    (alert, definition): (&StoredAlert, &Definition),
+    reading: Reading,
+    kind: &str,
+) -> Result<(), StoreError> {
+    let now = app.services.clock.now();
+    let is_test = kind == "tested";
+    let muted = !is_test && is_muted(alert.muted_until, now);
+    let id = app.services.ids.new_id();
+    let Reading { value, requests, .. } = reading;
+    let entry = HistoryEntry { id, kind: kind.to_owned(), value, requests, muted, created_at: now };
+    alerts::add_history(tx, alert.id, &entry).await?;
+    if muted {
+        return Ok(());
+    }
+    let facts = AlertEventData {
+        alert_id: alert.id,
+        name: definition.name.clone(),
+        query: definition.query.clone(),
+        measure: definition.measure.as_str(),
+        above: definition.above,
+        value,
+        requests,
+        window_minutes: definition.window_minutes,
+        is_test,
+    };
+    let event = if kind == "resolved" { Event::AlertResolved(facts) } else { Event::AlertFired(facts) };
+    events::record(tx, alert.org_id, id, &event, now).await
+}
+
+fn shortened(problem: &Problem) -> String {
+    problem.message.chars().take(MAX_ERROR).collect()
+}
