@@ -297,8 +297,9 @@ def test_npm_installs_the_package_and_npx_starts_the_binary(real, scratch):
     done = run("npm", "install", "--offline", "--no-audit", "--no-fund", package, cwd=project, env=env)
     assert done.returncode == 0, done.stdout
     assert run(project / "node_modules/.bin/gateway", "--version").stdout == VERSION
-    started = run("npx", "--offline", "--no-install", "gateway", "--version", cwd=project, env=env)
-    assert started.returncode == 0 and started.stdout.endswith(VERSION), started.stdout
+    for command in (["--no-install", "gateway"], ["--yes", f"../{package.name}"]):
+        started = run("npx", "--offline", *command, "--version", cwd=project, env=env)
+        assert started.returncode == 0 and started.stdout.endswith(VERSION), started.stdout
 
 
 def test_the_npm_package_is_only_for_its_platform(release):
