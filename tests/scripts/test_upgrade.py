@@ -33,8 +33,8 @@ def binary():
 class Upgraded:
     """This version on the data of the earlier one, with what was said about the data before the start."""
 
-    def __init__(self, gateway, made, provider):
-        self.gateway, self.made, self.provider = gateway, made, provider
+    def __init__(self, commit, gateway, made, provider):
+        self.commit, self.gateway, self.made, self.provider = commit, gateway, made, provider
         self.account = earlier.login(gateway.url)
 
 
@@ -84,7 +84,7 @@ def upgraded(request, tmp_path_factory):
     with Provider() as provider, earlier.opened(directory, backend, POSTGRES) as (settings, files):
         settings["GATEWAY_PROVIDER_OPENAI_BASE_URL"] = provider.url
         with Unstarted(files, **settings) as gateway:
-            yield Upgraded(gateway, made, provider)
+            yield Upgraded(commit, gateway, made, provider)
         provider.shutdown()
 
 
@@ -121,6 +121,8 @@ def test_the_check_names_what_the_start_changes_and_changes_nothing(upgraded):
         assert len(part["pending"]) == part["known"] - part["schema"]
         # Nodes of the version before go on during the upgrade.
         assert part["oldest_after"] <= part["schema"]
+    if upgraded.commit == "9dd6828":
+        assert all(part["pending"] for part in first["parts"]), "migrations were added since"
     after = check(upgraded.gateway)
     assert after["usable"] and not any(part["pending"] for part in after["parts"])
 
@@ -137,7 +139,7 @@ def test_the_answers_cover_what_is_stored(upgraded):
     rows = answers["/api/v1/logs?limit=100&q=invoices"]["logs"]
     assert len(rows) == earlier.CALLS and all(row["status"] == 200 for row in rows)
     usage = next(answer for path, answer in answers.items() if "/usage/summary" in path)
-    assert usage["requests"] == earlier.CALLS and usage["cost_usd"] > 0
+    assert usage["requests"] == earlier.CALLS and usage["total_tokens"] > 0
     assert len(answers["/api/v1/keys"]["keys"]) == 2
     for area in ("prompts", "skills", "datasets", "evals", "webhooks", "providers", "models", "budgets", "teams"):
         assert any(f"/{area}" in path for path in answers), area
