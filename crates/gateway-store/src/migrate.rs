@@ -60,7 +60,7 @@ const STATE: &[(&str, &str)] = &[
     ("provider_retention", include_str!("../migrations/0028_provider_retention.sql")),
     ("limits", include_str!("../migrations/0029_limits.sql")),
     ("user_budgets", include_str!("../migrations/0030_user_budgets.sql")),
-    ("alerts", include_str!("../migrations/0033_alerts.sql")),
+    ("alerts", include_str!("../migrations/0031_alerts.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 30] = [
+    const RELEASED_STATE: [(&str, &str); 31] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -359,6 +359,7 @@ mod tests {
         ("provider_retention", "f870ad574e55db31840872bcce4d40ce0302b4989d749e8e52ab6844f1bfb675"),
         ("limits", "12aebfd5a11e3ed78f425de21a9d4932c78d82e6a5765d82ac585a460f759f7b"),
         ("user_budgets", "4eca245754c0ae829bd5a38a2c0cc465ff36556ba4b3cf0178c6f4d7f15a097d"),
+        ("alerts", "0510a1f0c577066b9222de998a108a2dfde25d153edddfc839e33e7b4420af97"),
     ];
     const RELEASED_LOGS: [(&str, &str); 12] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

@@ -40,6 +40,7 @@ struct Things {
     delivery: String,
     export: String,
     budget: String,
+    alert: String,
     limit: String,
     invite: String,
     user_session: String,
@@ -101,6 +102,8 @@ impl Things {
                 "/id",
             )
             .await,
+            alert: make(below("alerts"), json!({"name": "theirs", "measure": "errors", "above": 1}), "/id")
+                .await,
             limit: make(below("limits"), json!({"name": "theirs", "requests": 9}), "/id").await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
@@ -139,6 +142,7 @@ impl Things {
             "deliveryId" => &self.delivery,
             "exportId" => &self.export,
             "budgetId" => &self.budget,
+            "alertId" => &self.alert,
             "limitId" => &self.limit,
             "inviteId" => &self.invite,
             "userSessionId" => &self.user_session,
