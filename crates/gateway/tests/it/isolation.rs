@@ -168,11 +168,15 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        // Budgets, limits and models reject unknown fields.
+        // Budgets, limits, alerts and models reject unknown fields.
         call = call.json(if path.contains("/budgets") {
             json!({"hard_limit_usd": 1})
         } else if path.contains("/limits") {
             json!({"name": "mine", "requests": 1})
+        } else if path.ends_with("/mute") {
+            json!({"minutes": 1})
+        } else if path.contains("/alerts") {
+            json!({"name": "mine", "measure": "errors", "above": 1})
         } else if path.contains("/models") {
             json!({"targets": [{"provider": "openai", "model": "x"}]})
         } else {
