@@ -215,7 +215,7 @@ mod tests {
         let (id, org, at) = (id.parse().unwrap(), org.parse().unwrap(), Timestamp(0));
         let body = WebhookFormat::Slack.payload_of(id, org, ("alert.fired", &data), at);
         let body: Value = serde_json::from_str(&body).unwrap();
-        let text = "[gateway] alert.fired *&lt;!channel&gt; &amp; co*: measure errors, value 3.5";
+        let text = "[gateway] alert.fired *&lt;!channel&gt; &amp; co*: value 3.5, measure errors";
         assert_eq!(body, json!({"text": text}));
         let standard = WebhookFormat::Standard.payload_of(id, org, ("alert.fired", &data), at);
         assert_eq!(serde_json::from_str::<Value>(&standard).unwrap()["data"], data);
