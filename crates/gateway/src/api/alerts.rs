@@ -230,7 +230,7 @@ async fn test(
     let reading = alerts::measure(&app, org, &definition, app.services.clock.now()).await?;
     let mut tx = app.services.db.begin().await?;
     let alert = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
-    alerts::tell(&app, &mut tx, (&alert, &definition), reading, "tested").await?;
+    alerts::notify(&app, &mut tx, (&alert, &definition), reading, "tested").await?;
     let Reading { value, requests, is_above } = reading;
     let tested = AlertTest { value, requests, would_fire: is_above };
     tx.record(app.entry().named(&alert.name).created(&tested));

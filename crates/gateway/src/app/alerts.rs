@@ -1,12 +1,13 @@
 //! Checks of alerts. Organizations take turns, one alert of each at a time, and a check counts as one of the organization's
-//! log queries. A change of state is recorded in the transaction that creates its event, so that it is told once.
+//! log queries. A change of state is recorded in the transaction that creates its event, so that it is sent once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway_core::alerts::{Definition, Reading, is_muted};
 use gateway_core::events::{AlertEventData, Event};
-use gateway_core::ids::{AlertId, OrgId};
+use gateway_core::ids::OrgId;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_core::totals::Totals;
 use gateway_store::alerts::{self, HistoryEntry, StoredAlert};
@@ -26,37 +27,48 @@ const MAX_CONCURRENT_CHECKS: usize = 4;
 const MAX_DUE_ORGS: i64 = 200;
 /// A claimed alert is checked again after this, if the node that claimed it dies.
 const CLAIM_MS: i64 = MINUTE;
+/// After a check an organization pauses for this many times as long, so that its alerts use a tenth of a core at most.
+const PAUSE_FACTOR: u32 = 9;
 /// Characters of the reason of a failed check.
 const MAX_ERROR: usize = 300;
 
 /// Checks due alerts until the service stops.
 pub async fn run(app: Arc<App>) {
+    let mut pauses = HashMap::new();
     while tokio::time::timeout(POLL_INTERVAL, app.services.tasks.stopping()).await.is_err() {
-        if let Err(error) = check_due(&app).await {
+        if let Err(error) = check_due(&app, &mut pauses).await {
             tracing::debug!(%error, "cannot read the due alerts; it is retried at the next poll");
         }
     }
 }
 
-/// Checks one alert of every organization that has a due one.
-async fn check_due(app: &Arc<App>) -> Result<(), StoreError> {
+/// Checks one alert of every organization that has a due one and does not pause.
+async fn check_due(app: &Arc<App>, pauses: &mut HashMap<OrgId, Instant>) -> Result<(), StoreError> {
     let now = app.services.clock.now();
+    pauses.retain(|_, until| *until > Instant::now());
     let mut checks = JoinSet::new();
+    let mut ended = Vec::new();
     for org in alerts::list_due_orgs(&app.services.db, now, MAX_DUE_ORGS).await? {
+        if pauses.contains_key(&org) {
+            continue;
+        }
         if checks.len() >= MAX_CONCURRENT_CHECKS {
-            checks.join_next().await;
+            ended.extend(checks.join_next().await);
         }
         if app.services.tasks.is_stopping() {
             break;
         }
         let app = Arc::clone(app);
         checks.spawn(async move {
+            let started = Instant::now();
             if let Err(error) = check_next(&app, org).await {
                 tracing::debug!(%error, %org, "cannot check an alert; it is retried at its next check");
             }
+            (org, Instant::now() + started.elapsed() * PAUSE_FACTOR)
         });
     }
-    while checks.join_next().await.is_some() {}
+    ended.extend(checks.join_all().await.into_iter().map(Ok));
+    pauses.extend(ended.into_iter().flatten());
     Ok(())
 }
 
@@ -74,7 +86,7 @@ async fn check_next(app: &App, org: OrgId) -> Result<(), StoreError> {
         }
     };
     let reading = measure(app, org, &definition, now).await;
-    record(app, (org, alert.id), &definition, reading).await
+    record(app, &alert, &definition, reading).await
 }
 
 /// What the rows of the window say now.
@@ -95,13 +107,17 @@ pub async fn measure(app: &App, org: OrgId, definition: &Definition, now: Timest
 /// Stores what a check found. If the state changes, the change and its event are stored with it.
 async fn record(
     app: &App,
-    (org, id): (OrgId, AlertId),
+    claimed: &StoredAlert,
     checked: &Definition,
     reading: ApiResult<Reading>,
 ) -> Result<(), StoreError> {
     let now = app.services.clock.now();
     let mut tx = app.services.db.begin().await?;
-    let Some(mut alert) = alerts::find_for_update(&mut tx, org, id).await? else { return Ok(()) };
+    let found = alerts::find_for_update(&mut tx, claimed.org_id, claimed.id).await?;
+    // What an earlier definition measured says nothing about a changed one, which is due at once.
+    let Some(mut alert) = found.filter(|alert| alert.updated_at == claimed.updated_at) else {
+        return Ok(());
+    };
     alert.next_check_at = now.after(checked.check_interval());
     alert.checked_at = Some(now);
     match reading {
@@ -115,7 +131,7 @@ async fn record(
                 alert.firing = reading.is_above;
                 alert.changed_at = Some(now);
                 let kind = if reading.is_above { "fired" } else { "resolved" };
-                tell(app, &mut tx, (&alert, checked), reading, kind).await?;
+                notify(app, &mut tx, (&alert, checked), reading, kind).await?;
             }
         }
     }
@@ -123,8 +139,8 @@ async fn record(
     tx.commit().await
 }
 
-/// Adds an entry to the history, and the event unless the alert is muted. A test is told in any case.
-pub async fn tell(
+/// Adds an entry to the history, and the event unless the alert is muted. A test is sent in any case.
+pub async fn notify(
     app: &App,
     tx: &mut Tx,
     (alert, definition): (&StoredAlert, &Definition),
