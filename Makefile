@@ -42,7 +42,7 @@ lint: ## Check formatting, lints and the walls between the crates
 audit: ## Check dependencies: licences, known vulnerabilities, sources; needs cargo-deny, and says what it cannot check
 	@scripts/audit
 
-dist: build-dist ## Pack the release into dist/ with its bill of materials (CycloneDX) and checksums
+dist: build-dist ## Pack the release into dist/: .tar.gz, .deb, wheel, npm package, bill of materials, checksums
 	@GATEWAY_BINARY=$(TARGET_DIR)/dist/gateway scripts/dist
 
 bench: build-dist ## Measure the shipped binary beside nginx

@@ -35,25 +35,35 @@ class GatewayFailed(Exception):
 
 
 class Gateway:
-    """Starts on entering and stops on leaving. `url` is its address."""
+    """Starts on entering and stops on leaving. `url` is its address. `files` are in the data directory before the start,
+    and `binary` is another one than that of the tests."""
 
-    def __init__(self, **settings):
-        self.settings = settings
+    def __init__(self, files=None, binary=None, **settings):
+        self.files, self.other_binary, self.settings = files or {}, binary, settings
         self.url = None
 
     def __enter__(self):
-        binary = Path(os.environ.get("GATEWAY_BINARY") or target_directory() / "debug" / "gateway")
+        named = self.other_binary or os.environ.get("GATEWAY_BINARY")
+        binary = Path(named or target_directory() / "debug" / "gateway")
         if not binary.exists():
             raise GatewayFailed(f"{binary} is missing: run `cargo build -p gateway` first")
         self.binary = binary
         self.directory = tempfile.mkdtemp(prefix="gateway-test-")
         self.log = Path(self.directory, "log")
+        self.data = Path(self.directory, "data")
         try:
+            self.fill()
             self.start()
         except BaseException:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
         return self
+
+    def fill(self):
+        if self.files:
+            self.data.mkdir(mode=0o700)
+        for name, content in self.files.items():
+            (self.data / name).write_bytes(content)
 
     def start(self):
         """Starts the process on the existing data directory."""
@@ -95,7 +105,7 @@ class Gateway:
         }
         ours = {
             "GATEWAY_LISTEN": "127.0.0.1:0",
-            "GATEWAY_DATA_DIR": os.path.join(self.directory, "data"),
+            "GATEWAY_DATA_DIR": str(self.data),
             "GATEWAY_DEFAULT_PLAN": "enterprise",
             "GATEWAY_RATE_LIMIT_FREE": "0",
             "GATEWAY_RATE_LIMIT_PRO": "0",

@@ -37,7 +37,7 @@ const sidebar = [
   },
   { ...page('Providers', 'providers/'), collapsed: true, items: providerPages() },
   { text: 'Switch to it', items: [page('From another gateway', 'switching')] },
-  { text: 'Run it', items: [page('Command line', 'cli'), page('Configuration', 'configuration'), page('Operations', 'operations'), page('Security', 'security')] },
+  { text: 'Run it', items: [page('Command line', 'cli'), page('Configuration', 'configuration'), page('Operations', 'operations'), page('Versions and upgrades', 'upgrading'), page('Security', 'security')] },
   {
     text: 'Reference',
     items: [page('Errors', 'errors'), { ...page('API', 'api/'), collapsed: true, items: apiPages() }, page('Changelog', 'changelog')],

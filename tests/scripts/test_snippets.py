@@ -1,7 +1,9 @@
 """scripts/docs-snippets: which blocks run, in which session, and how a failure is reported."""
 
+import shutil
+
 import pytest
-from conftest import load, run
+from conftest import ROOT, load, run
 
 snippets = load("docs-snippets")
 
@@ -88,7 +90,32 @@ def test_blocks_know_their_document_and_those_for_node_need_it(tmp_path, monkeyp
     path = document(tmp_path, "```js\n1\n```\n```sh\ntrue\n```\n```ts\n2\n```\n")
     monkeypatch.setattr(snippets.shutil, "which", lambda name: "/usr/bin/node")
 
-    assert [(block.suffix, block.path) for block in snippets.runnable(path)] == [("mjs", path), ("sh", path)]
+    found = [(block.suffix, block.path) for block in snippets.runnable(path)]
+    assert found == [("mjs", path), ("sh", path), ("ts", path)]
 
     monkeypatch.setattr(snippets.shutil, "which", lambda name: None)
     assert [block.suffix for block in snippets.runnable(path)] == ["sh"]
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="Node.js is not installed")
+def test_typescript_runs_with_its_packages_and_errors_name_the_line_of_the_document(tmp_path):
+    good = "```ts\nimport OpenAI from 'openai'\n\nconst made: number = 1\nif (!OpenAI || made !== 1) throw 0\n```\n"
+    done = run("scripts/docs-snippets", document(tmp_path, good))
+    assert done.returncode == 0, done.stdout
+
+    done = run("scripts/docs-snippets", document(tmp_path, good + "\n```ts\nthrow new Error('dry river')\n```\n"))
+    assert done.returncode == 1
+    assert "dry river" in done.stdout and "page.md.1.ts:9" in done.stdout
+    assert "snippets: 1 passed, 1 failed, 0 skipped" in done.stdout
+
+    done = run("scripts/docs-snippets", document(tmp_path, "```ts\nconst = 1\n```\n"))
+    assert done.returncode == 1 and "page.md.0.ts(2," in done.stdout
+
+
+def test_pages_use_the_account_of_the_readme():
+    # A second person joins the organization there.
+    allowed = {"access.md"}
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name not in allowed]
+    for path in pages:
+        for block in snippets.blocks_of(path.read_text()):
+            assert not (block.run and "api/v1/signup" in block.text), f"{path}:{block.line} makes another account"

@@ -1,16 +1,12 @@
-"""scripts/audit, scripts/sbom and scripts/dist: what is found, what is said to be unchecked, and what is listed."""
+"""scripts/audit and scripts/sbom: what is found, what is said to be unchecked, and what is listed."""
 
 import base64
-import hashlib
-import json
 import re
-import tarfile
 
-from conftest import ROOT, load
+from conftest import load
 
 audit = load("audit")
 sbom = load("sbom")
-dist = load("dist")
 
 PACKAGES = {
     "": {"name": "console"},
@@ -98,24 +94,3 @@ def test_the_bill_lists_what_is_in_the_binary_and_what_built_it():
         assert {dependency["ref"], *dependency["dependsOn"]} <= refs
     again = sbom.document(metadata(), checksums, PACKAGES, "x86_64-unknown-linux-gnu")
     assert again == bill and re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", bill["serialNumber"])
-
-
-def test_a_release_has_the_binary_the_bill_and_checksums(tmp_path, monkeypatch):
-    binary = tmp_path / "gateway"
-    binary.write_bytes(b"binary")
-    monkeypatch.setenv("GATEWAY_BINARY", str(binary))
-    monkeypatch.setattr(dist, "DIST", tmp_path / "dist")
-    monkeypatch.setattr(dist, "ROOT", ROOT)
-    monkeypatch.setattr(dist, "shown", lambda path: str(path))
-    assert dist.main() == 0
-    made = {path.name: path for path in (tmp_path / "dist").iterdir()}
-    archive = next(path for name, path in made.items() if name.endswith(".tar.gz"))
-    with tarfile.open(archive) as tar:
-        entries = {entry.name.partition("/")[2]: entry for entry in tar.getmembers()}
-        bill = json.load(tar.extractfile(entries["sbom.cdx.json"]))
-    assert entries["gateway"].mode == 0o755 and {"LICENSE", "docs/clients/python.md", "deploy/gateway.service"} <= set(entries)
-    assert any(component["purl"].startswith("pkg:cargo/tokio@") for component in bill["components"])
-    sums = dict(reversed(line.split("  ")) for line in made["SHA256SUMS"].read_text().splitlines())
-    assert sums[archive.name] == hashlib.sha256(archive.read_bytes()).hexdigest()
-    first = archive.read_bytes()
-    assert dist.main() == 0 and archive.read_bytes() == first, "the same content makes the same archive"

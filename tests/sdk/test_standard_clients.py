@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import anthropic
+import node_clients
 import openai
 import pytest
 from google import genai
@@ -21,7 +22,6 @@ from running import open_url
 MODEL = "sandbox/sandbox-small"
 ANSWER = "The sandbox read: hello"
 SHAPES = sorted((Path(__file__).parent / "request_shapes").glob("*.json"))
-NODE = Path(__file__).parent / "node"
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,8 @@ def test_requests_of_other_programs_are_answered(file, sdk, key):
 
 @pytest.mark.skipif(not shutil.which("npm"), reason="Node.js is not installed")
 def test_clients_in_javascript(sdk, key, tmp_path_factory):
-    installed = install_packages()
+    installed = node_clients.install()
+    shutil.copy(node_clients.SOURCE / "clients.mjs", installed / "clients.mjs")
     done = subprocess.run(
         ["node", "clients.mjs"],
         cwd=installed,
@@ -144,23 +145,3 @@ def test_clients_in_javascript(sdk, key, tmp_path_factory):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["openai", "langchain", "vercel-ai"], done.stdout
-
-
-def install_packages():
-    """Installs the packages of the lock file below the target directory, once."""
-    import pyenv
-
-    directory = pyenv.target_directory() / "node-clients"
-    lock = (NODE / "package-lock.json").read_text()
-    stamp = directory / "stamp"
-    if not (stamp.exists() and stamp.read_text() == lock):
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(NODE / name, directory / name)
-        subprocess.run(
-            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=directory, check=True, timeout=300
-        )
-        stamp.write_text(lock)
-    shutil.copy(NODE / "clients.mjs", directory / "clients.mjs")
-    return directory

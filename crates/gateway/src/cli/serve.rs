@@ -1,6 +1,7 @@
 //! `gateway serve`: the service from start to stop.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ pub async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
     }
     let address = listener.local_addr().map_err(|error| Failure::Other(error.to_string()))?;
     let scheme = if app.services.config.tls.is_some() { "https" } else { "http" };
-    log_ready(&app, &format!("{scheme}://{address}"), started.elapsed());
+    log_ready(&app, &format!("{scheme}://{}", reachable(address)), started.elapsed());
     exposure::log(&app.services);
     let serving = server.run(listener);
     let stopper = async {
@@ -58,6 +59,17 @@ fn log_ready(app: &App, url: &str, took: Duration) {
     }
 }
 
+/// The address at which this machine reaches the service. One that listens on all interfaces is reached on loopback.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
 /// What a person who starts the service for the first time needs to know.
 fn first_steps(url: &str, console: &str, data: &str) -> String {
     format!(
@@ -83,5 +95,13 @@ mod tests {
         {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
+    }
+
+    #[test]
+    fn an_address_of_all_interfaces_is_shown_as_one_that_can_be_opened() {
+        let shown = |address: &str| reachable(address.parse().unwrap()).to_string();
+        assert_eq!(shown("0.0.0.0:8080"), "127.0.0.1:8080");
+        assert_eq!(shown("[::]:8080"), "[::1]:8080");
+        assert_eq!(shown("10.0.0.7:8080"), "10.0.0.7:8080");
     }
 }
