@@ -169,3 +169,15 @@ test('a viewer reads, and sees why nothing can be changed', async () => {
   assert.equal(await page.getByLabel('Sources that count').isDisabled(), true)
   page.clean()
 })
+
+test('the install page has commands with a key, and says why links are off', async () => {
+  const person = await signUp(shared.gateway, { plan: 'enterprise' })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/skills' })
+  await page.getByRole('navigation', { name: 'Parts of skills' }).getByRole('link', { name: 'Install' }).click()
+  await page.getByRole('heading', { name: 'No install links' }).waitFor()
+  await page.getByText('GATEWAY_INSTALL_LINKS=true', { exact: false }).first().waitFor()
+  assert.equal(await page.getByRole('button', { name: 'New link' }).getAttribute('aria-disabled'), 'true')
+  assert.match(await page.getByRole('region', { name: 'git' }).innerText(), /clone http.*\/api\/v1\/skills\/install\/skills\.git/)
+  await inspect(page, 'skills-install')
+  page.clean()
+})

@@ -17,6 +17,7 @@ pub mod events;
 pub mod exports;
 pub mod failover;
 pub mod fair_queue;
+pub mod git;
 pub mod histogram;
 pub mod ids;
 pub mod import;

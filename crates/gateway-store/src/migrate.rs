@@ -60,6 +60,7 @@ const STATE: &[(&str, &str)] = &[
     ("provider_retention", include_str!("../migrations/0028_provider_retention.sql")),
     ("limits", include_str!("../migrations/0029_limits.sql")),
     ("user_budgets", include_str!("../migrations/0030_user_budgets.sql")),
+    ("skill_files", include_str!("../migrations/0031_skill_files.sql")),
     ("alerts", include_str!("../migrations/0033_alerts.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[

@@ -81,6 +81,7 @@ pub fn areas() -> Vec<Area> {
         metrics::area(),
         cache::area(),
         skills::area(),
+        skills::install_area(),
         eval_results::area(),
         otel::area(),
         exports::area(),
@@ -125,9 +126,10 @@ impl Api {
     }
 }
 
-/// The canonical path of a route and its alias.
+/// The canonical path of a route and its alias. A parameter named `path` takes the rest of the path.
 pub fn mount_paths(root: bool, path: &str) -> Vec<String> {
-    if root { vec![path.to_owned()] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
+    let path = path.replace("{path}", "{*path}");
+    if root { vec![path] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
 }
 
 /// Whether a path is below `/api`.
@@ -149,11 +151,16 @@ pub fn error_format_of(path: &str) -> ErrorFormat {
     }
 }
 
+/// Below it are the links from which agents install skills.
+const INSTALL_ROOT: &str = "/s/";
+
 /// Whether a path requires no authentication.
 pub fn is_public(path: &str, public_docs: bool) -> bool {
     match path {
         "/healthz" => true,
         "/openapi.yaml" | "/llms.txt" => public_docs,
+        // The token of an install link is in the path.
+        _ if path.starts_with(INSTALL_ROOT) => true,
         _ => {
             let rest = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
             matches!(rest, Some("/signup" | "/login" | "/setup" | "/auth/reset"))
@@ -170,7 +177,9 @@ mod tests {
 
     #[test]
     fn only_the_documented_paths_are_public() {
-        for path in ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup", "/api/v1/auth/reset"] {
+        for path in
+            ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup", "/api/v1/auth/reset", "/s/x/y"]
+        {
             assert!(is_public(path, false), "{path}");
         }
         for path in [
@@ -181,6 +190,9 @@ mod tests {
             "/api/v1/signup/x",
             "/signup",
             "/metrics",
+            "/s",
+            "/sx/y",
+            "/api/v1/s/x",
         ] {
             assert!(!is_public(path, false), "{path}");
         }

@@ -84,8 +84,8 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode {
         code: "invalid_id",
         statuses: &[400],
-        cause: "An id in the path of a skill, verdict or export is malformed.",
-        remedy: "Use the id as the API returned it.",
+        cause: "An id in the path of a skill, verdict or export is malformed, or the path of a skill's file is not allowed.",
+        remedy: "Use the id as the API returned it. [Skills](skills.md#other-files) has the rules for paths.",
     },
     ErrorCode {
         code: "invalid_log_id",

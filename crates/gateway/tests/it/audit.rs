@@ -121,7 +121,9 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-on_both!(every_change_leaves_exactly_one_entry_without_secrets, |app| async move {
+const SETTINGS: [(&str, &str); 1] = [("GATEWAY_INSTALL_LINKS", "true")];
+
+on_both!(every_change_leaves_exactly_one_entry_without_secrets, SETTINGS, |app| async move {
     let receiver = Upstream::start().await;
     let owner = app.signup("acme").await;
     let mut walk = Walk {
@@ -317,6 +319,14 @@ async fn skills(walk: &mut Walk<'_>) {
     let skill = text(&walk.step("post /skills", &[], fields("walked")).await["id"]);
     let ids = [("skillId", skill.as_str())];
     walk.step("put /skills/{skillId}", &ids, json!({"description": "Another description of it."})).await;
+    let file = [("skillId", skill.as_str()), ("path", "notes.md")];
+    walk.step("put /skills/{skillId}/files/{path}", &file, json!({"a": 1})).await;
+    walk.step("delete /skills/{skillId}/files/{path}", &file, Value::Null).await;
+    let link = walk.step("post /skills/install-links", &[], json!({"name": "agents"})).await;
+    walk.keep_secret(&json!(text(&link["url"]).rsplit('/').next()));
+    let id = text(&link["id"]);
+    let route = "delete /skills/install-links/{installLinkId}";
+    walk.step(route, &[("installLinkId", id.as_str())], Value::Null).await;
     let verdict =
         json!({"subject_type": "skill", "subject_id": skill, "source": "ci", "score": 1.0, "passed": true});
     walk.step("post /eval-results", &[], verdict).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::log_rows::{row, with};
 use crate::support::routes::{fill_params, params, routes};
-use crate::support::skills::{ENTERPRISE, fields};
+use crate::support::skills::{INSTALL, fields};
 use crate::support::{Account, TestApp};
 use crate::upstream::{Reply, Upstream};
 
@@ -35,6 +35,8 @@ struct Things {
     case: String,
     play: String,
     skill: String,
+    link: String,
+    token: String,
     rubric: String,
     webhook: String,
     delivery: String,
@@ -75,6 +77,7 @@ impl Things {
         let test =
             app.post(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).bearer(&of.token).send().await;
         let export = json!({"name": "e", "kind": "otlp", "endpoint": receiver.url(), "enabled": false});
+        let link = app.install_link(of, json!("passed")).await;
         let entries = app.get(&below("audit")).bearer(&of.token).send().await.expect(200);
         Self {
             audit: entries["entries"][0]["id"].as_str().unwrap().to_owned(),
@@ -82,6 +85,8 @@ impl Things {
             export: make("/api/v1/exports".into(), export, "/id").await,
             webhook,
             skill: make("/api/v1/skills".into(), fields("theirs"), "/id").await,
+            link: link["id"].as_str().unwrap().to_owned(),
+            token: link["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned(),
             rubric: rubric["id"].as_str().unwrap().to_owned(),
             eval: eval["id"].to_string(),
             run: run["id"].to_string(),
@@ -134,6 +139,9 @@ impl Things {
             "runId" => &self.run,
             "playId" => &self.play,
             "skillId" => &self.skill,
+            "installLinkId" => &self.link,
+            "token" => &self.token,
+            "path" => "notes.md",
             "rubricId" => &self.rubric,
             "webhookId" => &self.webhook,
             "deliveryId" => &self.delivery,
@@ -180,7 +188,7 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     (answer.status.as_u16(), answer.text())
 }
 
-on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRISE, |app| async move {
+on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, INSTALL, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
@@ -221,6 +229,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
         "/api/v1/webhooks",
         "/api/v1/exports",
         "/api/v1/skills/rubric",
+        "/api/v1/skills/install-links",
         "/api/v1/prompts",
         "/api/v1/datasets",
         "/api/v1/evals",
@@ -232,7 +241,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     lists
 }
 
-on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move {
+on_both!(lists_show_only_the_callers_organization, INSTALL, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
@@ -262,7 +271,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
     }
 });
 
-on_both!(ids_in_bodies_do_not_distinguish_foreign_from_missing, ENTERPRISE, |app| async move {
+on_both!(ids_in_bodies_do_not_distinguish_foreign_from_missing, INSTALL, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
