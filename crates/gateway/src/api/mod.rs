@@ -20,6 +20,9 @@ mod invites;
 mod keys;
 mod limits;
 mod logs;
+mod mcp;
+mod mcp_connections;
+mod mcp_servers;
 mod me;
 mod members;
 mod metrics;
@@ -66,6 +69,9 @@ pub fn areas() -> Vec<Area> {
         limits::area(),
         providers::area(),
         models::area(),
+        mcp_servers::area(),
+        mcp_connections::area(),
+        mcp::area(),
         import::area(),
         prompts::area(),
         datasets::area(),
@@ -145,6 +151,11 @@ pub fn error_format_of(path: &str) -> ErrorFormat {
         "skills" | "eval-results" | "exports" => ErrorFormat::ErrorCode,
         _ => ErrorFormat::Code,
     }
+}
+
+/// Whether requests end when their client disconnects. They commit nothing after which steps must follow.
+pub fn ends_with_client(path: &str) -> bool {
+    path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a path requires no authentication.
