@@ -26,6 +26,7 @@ pub mod limits;
 pub mod llm;
 pub mod log_view;
 pub mod logs;
+pub mod mcp;
 pub mod memory;
 pub mod models;
 pub mod org_lru;

@@ -21,6 +21,9 @@ mod invites;
 mod keys;
 mod limits;
 mod logs;
+mod mcp;
+mod mcp_connections;
+mod mcp_servers;
 mod me;
 mod members;
 mod metrics;
@@ -68,6 +71,9 @@ pub fn areas() -> Vec<Area> {
         alerts::area(),
         providers::area(),
         models::area(),
+        mcp_servers::area(),
+        mcp_connections::area(),
+        mcp::area(),
         import::area(),
         prompts::area(),
         datasets::area(),
@@ -153,6 +159,11 @@ pub fn error_format_of(path: &str) -> ErrorFormat {
 
 /// Below it are the links from which agents install skills.
 const INSTALL_ROOT: &str = "/s/";
+
+/// Whether requests end when their client disconnects. They commit nothing after which steps must follow.
+pub fn ends_with_client(path: &str) -> bool {
+    path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 /// Whether a path requires no authentication.
 pub fn is_public(path: &str, public_docs: bool) -> bool {

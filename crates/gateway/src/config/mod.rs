@@ -68,6 +68,8 @@ pub struct Config {
     pub operator_objects: OperatorObjects,
     /// The dialects that are served below `/compat`.
     pub compat: Vec<&'static Dialect>,
+    /// Origins of pages that may call `/mcp`, besides the service's own.
+    pub allowed_origins: Vec<String>,
     pub judge: Box<JudgeDefaults>,
     /// Without a slash at its end.
     pub public_url: Option<String>,
@@ -241,6 +243,7 @@ impl Config {
             operator_credentials: operator::credentials(values)?,
             operator_objects: operator::objects(values)?,
             compat: operator::compat(values)?,
+            allowed_origins: operator::allowed_origins(values)?,
             judge: Box::new(JudgeDefaults {
                 judge_provider: non_empty(values, "judge_provider")?,
                 judge_model: non_empty(values, "judge_model")?,

@@ -94,6 +94,11 @@ pub static SETTINGS: &[Setting] = &[
         "organizations that may use the operator's provider credentials: all, off, or a list of slugs and plan:NAME",
     ),
     plain(
+        "allowed_origins",
+        "",
+        "comma-separated origins of web pages, such as https://app.example.com, that may call /mcp besides the service's own",
+    ),
+    plain(
         "compat",
         "",
         "comma-separated; clients of other gateways served below /compat/NAME: litellm, portkey, helicone, openrouter, \

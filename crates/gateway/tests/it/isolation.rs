@@ -15,6 +15,7 @@ fn any_body() -> Value {
     json!({
         "name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
         "content": "x", "input": "x", "log_ids": [4711], "format": "json", "data": "[]", "size": 1, "eval_id": 4711,
+        "hash": "x", "headers": {},
     })
 }
 
@@ -43,6 +44,7 @@ struct Things {
     export: String,
     budget: String,
     limit: String,
+    server: String,
     invite: String,
     user_session: String,
     audit: String,
@@ -107,6 +109,12 @@ impl Things {
             )
             .await,
             limit: make(below("limits"), json!({"name": "theirs", "requests": 9}), "/id").await,
+            server: make(
+                below("mcp-servers"),
+                json!({"name": "theirs", "url": receiver.url(), "auth": {"type": "per_user_headers", "names": ["x-a"]}}),
+                "/name",
+            )
+            .await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
@@ -148,6 +156,8 @@ impl Things {
             "exportId" => &self.export,
             "budgetId" => &self.budget,
             "limitId" => &self.limit,
+            "server" => &self.server,
+            "tool" => "echo",
             "inviteId" => &self.invite,
             "userSessionId" => &self.user_session,
             "auditId" => &self.audit,
@@ -221,9 +231,19 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, INSTALL, 
 /// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below =
-        ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets", "/limits"]
-            .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below = [
+        "",
+        "/members",
+        "/invites",
+        "/teams",
+        "/apps",
+        "/providers",
+        "/models",
+        "/budgets",
+        "/limits",
+        "/mcp-servers",
+    ]
+    .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
         "/api/v1/webhooks",

@@ -27,7 +27,7 @@ use crate::api::extract::{ClientIp, PathParam};
 use crate::api::openapi::Area;
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
-use crate::rate_limits::FailureKind;
+use crate::attempts::FailureKind;
 
 /// The git repository below `/api/v1/skills/install/`.
 const KEY_REPOSITORY: &str = "skills.git";
@@ -111,7 +111,7 @@ async fn git_by_link(
 /// number per address is limited.
 async fn find_link(app: &App, address: IpAddr, token: &str) -> ApiResult<InstallLink> {
     let now = app.services.clock.now();
-    let status = app.rate_limiter.peek_failure(FailureKind::InstallToken, address);
+    let status = app.attempts.peek_failure(FailureKind::InstallToken, address);
     if !status.allowed {
         let why = "too many unknown install links from this address; try again later";
         return Err(Problem::rate_limited(status, now, why));
@@ -122,7 +122,7 @@ async fn find_link(app: &App, address: IpAddr, token: &str) -> ApiResult<Install
         None
     };
     found.ok_or_else(|| {
-        app.rate_limiter.count_failure(FailureKind::InstallToken, address);
+        app.attempts.count_failure(FailureKind::InstallToken, address);
         Problem::not_found()
     })
 }
