@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ago, bytes, compact, duration, money, percent, plural, time, integer } from './format'
+import { ago, bytes, compact, cost, duration, money, percent, plural, time, integer } from './format'
 
 it('shortens numbers', () => {
   const cases: [number | null, string][] = [
@@ -75,4 +75,8 @@ it('formats relative time', () => {
   expect([3, 45, 300, 7_200, 86_400 * 3].map(back)).toEqual(['just now', '45 s ago', '5 min ago', '2 h ago', '3 d ago'])
   expect(back(-10_800)).toBe('in 3 h')
   expect(ago(null, now)).toBe('–')
+})
+
+it('costs of a column have the same number of decimals', () => {
+  expect([0, 0.0042, 0.000001, 0.00005, 12, -0.5, null].map(cost)).toEqual(['$0.0000', '$0.0042', '<$0.0001', '$0.0001', '$12.0000', '−$0.5000', '–'])
 })

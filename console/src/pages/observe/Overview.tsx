@@ -51,7 +51,7 @@ function Board({ range }: { range: Range }) {
     zone,
     step: INTERVAL_MS[interval],
     starts: bucketStarts(buckets),
-    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end) } }),
+    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end), own: 'show' } }),
     onRange: (begin: number, end: number) => void navigate({ to: '/', search: { from: iso(begin), to: iso(end) } }),
   }
   const total = (pick: (bucket: (typeof buckets)[number]) => number | null) => buckets.reduce((sum, bucket) => sum + (pick(bucket) ?? 0), 0)
@@ -60,7 +60,7 @@ function Board({ range }: { range: Range }) {
     <>
       <SummaryStats range={range} />
       <div className="grid gap-4 lg:grid-cols-2">
-        <TimeChart {...shared} title="Requests" kind="bars" series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
+        <TimeChart {...shared} title="Requests" kind="bars" whole series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
         <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
         <TimeChart
           {...shared}

@@ -6,11 +6,15 @@ import { Meter } from '@/charts/Bars'
 import { colorOf } from '@/charts/colors'
 import { ago, compact, duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { term } from '@/lib/query'
 import type { Range } from '@/lib/range'
 import { useNow } from '@/lib/useNow'
 import { ErrorPanel, HttpStatus, Section, SkeletonRows, Table, type Column } from '@/ui'
 
 const MAX_ROWS = 6
+/** The same definition everywhere: 4xx, 5xx and interrupted responses. */
+const ERRORS = 'status:error'
+
 export function TopModels({ range }: { range: Range }) {
   const { from, to } = range
   const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, pollingOptions())
@@ -43,7 +47,7 @@ export function TopModels({ range }: { range: Range }) {
       ) : rows.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No requests in this range.</p>
       ) : (
-        <Table label="Top models by cost" columns={columns} rows={rows} rowKey={(row) => row.name} onOpen={(row) => void navigate({ to: '/logs', search: { model: row.key ?? undefined } })} />
+        <Table label="Top models by cost" columns={columns} rows={rows} rowKey={(row) => row.name} onOpen={(row) => void navigate({ to: '/logs', search: { query: row.key === null ? undefined : term('model', row.key) } })} />
       )}
     </Section>
   )
@@ -53,7 +57,7 @@ export function NewestErrors({ range }: { range: Range }) {
   const { zone } = usePrefs()
   const now = useNow(15_000)
   const { from, to } = range
-  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, level: 'error', limit: MAX_ROWS } } }, pollingOptions())
+  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, query: ERRORS, limit: MAX_ROWS } } }, pollingOptions())
   const navigate = useNavigate()
   const columns: Column<LogRow>[] = [
     { key: 'when', header: 'When', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap text-muted">{ago(row.created_at, now)}</time> },
@@ -62,7 +66,7 @@ export function NewestErrors({ range }: { range: Range }) {
     { key: 'latency', header: 'Latency', number: true, cell: (row) => duration(row.latency_ms) },
   ]
   return (
-    <Section title="Newest errors" flush aside={<Link to="/logs" search={{ level: 'error' }} className="text-xs text-accent underline">All errors</Link>}>
+    <Section title="Newest errors" flush aside={<Link to="/logs" search={{ query: ERRORS, own: 'show' }} className="text-xs text-accent underline">All errors</Link>}>
       {errors.isError ? (
         <ErrorPanel error={errors.error} what="the errors" onRetry={() => void errors.refetch()} />
       ) : !errors.data ? (
@@ -70,7 +74,7 @@ export function NewestErrors({ range }: { range: Range }) {
       ) : errors.data.logs.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No errors in this range.</p>
       ) : (
-        <Table label="Newest errors" columns={columns} rows={errors.data.logs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/logs', search: { level: 'error', log: row.id } })} />
+        <Table label="Newest errors" columns={columns} rows={errors.data.logs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/logs', search: { query: ERRORS, own: 'show', log: row.id } })} />
       )}
     </Section>
   )

@@ -2,7 +2,7 @@ import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
 import { colorOf } from '@/charts/colors'
 import { compact, duration, money, percent } from '@/lib/format'
-import type { LogFilter } from '@/lib/logFilter'
+import { term } from '@/lib/query'
 import { Section, Table, type Column } from '@/ui'
 import type { Group } from './search'
 
@@ -14,13 +14,12 @@ interface RankingProps {
   rows: readonly Row[]
   /** A further column after the costs. */
   extra?: Column<Row> | undefined
-  onOpen(filter: LogFilter): void
+  onOpen(query: string): void
 }
 
-/** Groups ranked by spend. Enter opens the filtered logs if logs support the filter. */
+/** Groups ranked by spend. Enter opens the logs of a group. */
 export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
-  const toFilter = LOGS_BY[by]
   const columns: Column<Row>[] = [
     {
       key: 'name',
@@ -47,15 +46,7 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
   ]
   return (
     <Section title={`By ${name.toLowerCase()}`} flush>
-      <Table label={`Usage by ${name.toLowerCase()}`} columns={columns} rows={rows} rowKey={(row) => row.key ?? row.name} onOpen={toFilter && ((row) => row.key !== null && onOpen(toFilter(row.key)))} />
+      <Table label={`Usage by ${name.toLowerCase()}`} columns={columns} rows={rows} rowKey={(row) => row.key ?? row.name} onOpen={(row) => row.key !== null && onOpen(term(by, row.key))} />
     </Section>
   )
-}
-
-/** Log filter of a row, if logs support the grouping. */
-const LOGS_BY: Partial<Record<Group, (key: string) => LogFilter>> = {
-  model: (model) => ({ model }),
-  provider: (provider) => ({ provider }),
-  key: (key_id) => ({ key_id }),
-  user: (user) => ({ user }),
 }

@@ -65,7 +65,7 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
       ) : (
         <>
           <CostChart range={range} by={by} rows={rows} budgets={allBudgets} />
-          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(filter) => void navigate({ to: '/logs', search: filter })} />
+          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(query) => void navigate({ to: '/logs', search: { query, own: 'show' } })} />
         </>
       )}
       {userBudget !== null && <UserBudgetForm user={userBudget} budgets={allBudgets} onClose={() => setUserBudget(null)} />}
