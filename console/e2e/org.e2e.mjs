@@ -135,7 +135,7 @@ test('settings: name, logs, plan', async () => {
   await page.getByRole('button', { name: 'Rename' }).click()
   await page.getByRole('button', { name: 'Organization: Renamed & Co' }).waitFor()
   await page.getByLabel('Keep request and response bodies').click()
-  await page.getByLabel('Remove log rows after, days').fill('7')
+  await page.getByLabel('Keep logs for (days)').fill('7')
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByText('The settings are saved').waitFor()
   await page.getByRole('radio', { name: 'enterprise' }).check()

@@ -59,7 +59,7 @@ test('the query box completes fields and values, and points at what is wrong', a
   const alert = page.getByRole('alert').filter({ hasText: 'latncy' })
   await alert.waitFor()
   assert.match(await alert.innerText(), /no field "latncy"/)
-  await alert.getByRole('button', { name: 'Character 10: select it' }).click()
+  await alert.getByTitle('Select character 10').click()
   assert.equal(await box(page).evaluate((input) => input.value.slice(input.selectionStart, input.selectionEnd)), 'latncy')
   await page.keyboard.press('Escape')
   await page.keyboard.press('Escape')

@@ -60,6 +60,11 @@ export function quoteValue(value: string): string {
   return value === '' || /[\s,"*\\]|^[<>]|\.\./.test(value) ? `"${value.replace(/["\\]/g, '\\$&')}"` : value
 }
 
+/** Words to search for as they were typed; in quotes where a character has a meaning in queries. */
+export function searchText(input: string): string {
+  return /[":()]|(^|\s)-/.test(input) ? `"${input.replace(/["\\]/g, '\\$&')}"` : input.trim()
+}
+
 /** `field:value`, for links to the logs. */
 export function term(field: string, value: string | number): string {
   return `${field}:${quoteValue(String(value))}`

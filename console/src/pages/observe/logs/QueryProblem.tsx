@@ -21,7 +21,7 @@ export function QueryProblem({ id, query, error, onFix, onShow }: QueryProblemPr
   const message = (error.fields['query'] ?? error.message).replace(/^at character \d+: /, '')
   return (
     <div id={id} role="alert" className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-sm bg-err-soft px-3 py-1.5">
-      <button type="button" className="font-mono text-xs" aria-label={`Character ${start + 1}: select it`} onClick={() => onShow(start, Math.max(end, start + 1))}>
+      <button type="button" className="min-h-6 font-mono text-xs" title={`Select character ${start + 1}`} onClick={() => onShow(start, Math.max(end, start + 1))}>
         {start > CONTEXT && '…'}
         {query.slice(Math.max(0, start - CONTEXT), start)}
         <span className="text-err underline decoration-wavy underline-offset-2">{query.slice(start, end) || '▯'}</span>

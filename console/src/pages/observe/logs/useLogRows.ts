@@ -9,6 +9,7 @@ import { api, client, unwrap } from '@/api/client'
 import { useLiveLogs, type LogRow } from '@/api/logs'
 import { cursorPaging } from '@/api/paging'
 import { mergeNewestFirst } from '@/lib/merge'
+import { usePrefs } from '@/lib/prefs'
 import { resolveRange, type RangeSearch } from '@/lib/range'
 import { searchedWords } from '@/lib/query'
 import { effectiveQuery, OWN_CALLS_EXCLUDED, type LogsSearch } from './search'
@@ -53,8 +54,9 @@ export function useLogRows(search: LogsSearch & RangeSearch, paused: boolean) {
   // Number of reloads of the list, and the query of the last one.
   const [restarts, setRestarts] = useState({ queryKey: '', count: 0 })
   const { from, to, range, sort } = search
+  const { zone } = usePrefs()
   // Resolve a relative span once per load so that the list does not shift while it is read.
-  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now()), [from, to, range, restarts.count])
+  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now(), zone), [from, to, range, zone, restarts.count])
   // In another order new rows have no place at the top.
   const live = bounds.span !== null && sort === undefined
   const text = effectiveQuery(search)

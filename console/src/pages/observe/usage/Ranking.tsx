@@ -39,7 +39,7 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
     { key: 'errors', header: 'Errors', number: true, from: 'md', cell: (row) => percent(row.requests === 0 ? null : row.errors / row.requests) },
     { key: 'in', header: 'Tokens in', number: true, from: 'md', cell: (row) => compact(row.prompt_tokens) },
     { key: 'out', header: 'Tokens out', number: true, from: 'md', cell: (row) => compact(row.completion_tokens) },
-    { key: 'cache', header: 'From cache', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
+    { key: 'cache', header: 'Cache hits', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
     { key: 'saved', header: 'Saved by caching', number: true, from: 'lg', cell: (row) => money(row.cache_saved_usd) },
     { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
     { key: 'p95', header: 'p95', number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
