@@ -25,7 +25,8 @@ test('a user is invited, joins, gets a role and is removed', async () => {
 
   await page.reload()
   await page.getByLabel('Role of grace').selectOption('admin')
-  await page.getByText('grace is admin now').waitFor()
+  await page.getByRole('dialog', { name: 'Make grace admin?' }).getByRole('button', { name: 'Change role' }).click()
+  await page.getByText('grace is now admin').waitFor()
   await inspect(page, 'members')
   assert.ok(await page.getByLabel(/Role of person/).isDisabled(), 'the last owner stays owner')
   await page.getByRole('button', { name: 'Remove grace' }).click()

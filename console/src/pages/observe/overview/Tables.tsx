@@ -3,8 +3,8 @@ import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
 import { pollingOptions } from '@/api/query'
 import { Meter } from '@/charts/Bars'
-import { colorOf } from '@/charts/colors'
-import { ago, compact, duration, money, time } from '@/lib/format'
+import { rankColors } from '@/charts/colors'
+import { ago, compact, duration, moneyColumn, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { term } from '@/lib/query'
 import type { Range } from '@/lib/range'
@@ -20,6 +20,8 @@ export function TopModels({ range }: { range: Range }) {
   const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, pollingOptions())
   const navigate = useNavigate()
   const rows = models.data?.rows.slice(0, MAX_ROWS) ?? []
+  const cost = moneyColumn(rows.map((row) => row.cost_usd))
+  const colors = rankColors(rows)
   const maxCost = Math.max(0, ...rows.map((row) => row.cost_usd ?? 0))
   const columns: Column<Schemas['BreakdownRow']>[] = [
     {
@@ -29,14 +31,14 @@ export function TopModels({ range }: { range: Range }) {
       cell: (row) => (
         <div className="pb-1">
           <code className="block truncate" title={row.name}>{row.name}</code>
-          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={colorOf(row.name)} />
+          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={colors(row)} />
         </div>
       ),
     },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
     { key: 'tokens', header: 'Tokens', number: true, from: 'sm', cell: (row) => compact(row.total_tokens) },
     { key: 'p95', header: 'p95', number: true, from: 'sm', cell: (row) => duration(row.p95_ms) },
-    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : money(row.cost_usd)) },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
   ]
   return (
     <Section title="Top models" flush aside={<Link to="/usage" className="text-xs text-accent underline">Usage</Link>}>

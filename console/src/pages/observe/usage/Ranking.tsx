@@ -1,7 +1,7 @@
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
-import { colorOf } from '@/charts/colors'
-import { compact, duration, money, percent } from '@/lib/format'
+import { rankColors } from '@/charts/colors'
+import { compact, duration, money, moneyColumn, percent } from '@/lib/format'
 import { term } from '@/lib/query'
 import { Section, Table, type Column } from '@/ui'
 import type { Group } from './search'
@@ -19,6 +19,8 @@ interface RankingProps {
 
 /** Groups ranked by spend. Enter opens the logs of a group. */
 export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
+  const cost = moneyColumn(rows.map((row) => row.cost_usd))
+  const colors = rankColors(rows)
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
   const columns: Column<Row>[] = [
     {
@@ -28,11 +30,11 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
       cell: (row) => (
         <div className="pb-1">
           <span className="block truncate" title={row.key ?? undefined}>{by === 'model' || by === 'provider' ? <code>{row.name}</code> : row.name}</span>
-          <Meter share={total === 0 ? 0 : (row.cost_usd ?? 0) / total} color={colorOf(row.name)} />
+          <Meter share={total === 0 ? 0 : (row.cost_usd ?? 0) / total} color={colors(row)} />
         </div>
       ),
     },
-    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : money(row.cost_usd)) },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
     ...(extra ? [extra] : []),
     { key: 'share', header: 'Share', number: true, from: 'sm', cell: (row) => percent(total === 0 ? null : (row.cost_usd ?? 0) / total) },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
