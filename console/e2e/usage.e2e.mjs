@@ -18,7 +18,7 @@ const shared = setUp('provider', async ({ gateway }) => {
 test('cost by model, provider, key, team, user and prompt', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage' })
   await page.getByRole('slider', { name: 'Cost' }).waitFor()
-  await page.getByText('1 request without a price (no-price)').waitFor()
+  await page.getByText('1 request to models without a price: no-price').waitFor()
   await page.getByText('Organization, monthly').waitFor()
   await inspect(page, 'usage')
   const expected = { provider: 'openai', key: 'Second key', user: 'ada', prompt: 'support/greeting' }

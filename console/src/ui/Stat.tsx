@@ -26,7 +26,7 @@ export function Stat({ label, value, change, more = 'neither', note }: StatProps
           <span className={cx('inline-flex items-center gap-0.5 tabular-nums', tone)}>
             <Arrow size={12} aria-hidden />
             <span className="sr-only">{up ? 'up' : 'down'}</span>
-            {Math.abs(change * 100).toFixed(Math.abs(change) < 0.1 ? 1 : 0)} %
+            {change > 9.995 ? `×${(change + 1).toFixed(0)}` : `${Math.abs(change * 100).toFixed(Math.abs(change) < 0.1 ? 1 : 0)}%`}
           </span>
         )}
         {note}

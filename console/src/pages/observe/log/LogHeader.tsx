@@ -16,7 +16,7 @@ export function LogHeader({ log }: { log: LogDetail }) {
           {asked !== served && <span className="text-muted">{asked} → </span>}
           {served}
         </span>
-        {log.cache && <Badge tone={log.cache === 'HIT' ? 'accent' : 'muted'}>cache {log.cache.toLowerCase()}</Badge>}
+        {log.cache && <Badge tone={log.cache === 'hit' ? 'accent' : 'muted'}>cache {log.cache.toLowerCase()}</Badge>}
         {log.stream && <Badge>stream</Badge>}
       </div>
       <dl className="flex flex-wrap gap-x-4 gap-y-0.5 text-xs">
