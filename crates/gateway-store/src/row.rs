@@ -8,9 +8,9 @@ use gateway_core::accounts::KeyHash;
 use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
-    AlertId, AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InstallLinkId, InviteId,
-    JobId, KeyId, LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId,
-    VerdictId, WebhookId,
+    AlertId, AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InstallLinkId,
+    InviteId, JobId, KeyId, LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId,
+    UserId, VerdictId, WebhookId,
 };
 use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;

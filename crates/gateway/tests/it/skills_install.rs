@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use gateway::rate_limits::FailureKind;
+use gateway::attempts::FailureKind;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -234,7 +234,7 @@ on_both!(revoked_expired_and_unknown_links_look_the_same, INSTALL, |app| async m
     app.get("/s/guess/marketplace.json").send().await.expect_error(404, "not_found");
     let loopback = app.address.ip();
     for _ in 0..56 {
-        app.app.rate_limiter.count_failure(FailureKind::InstallToken, loopback);
+        app.app.attempts.count_failure(FailureKind::InstallToken, loopback);
     }
     let limited = app.get("/s/guess/marketplace.json").send().await;
     limited.expect_error(429, "rate_limited");

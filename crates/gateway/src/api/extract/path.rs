@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use gateway_core::ids::{
-    AlertId, AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InstallLinkId, InviteId, KeyId, LimitId, OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
+    AlertId, AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InstallLinkId, InviteId,
+    KeyId, LimitId, OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;

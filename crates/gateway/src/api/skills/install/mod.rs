@@ -26,8 +26,8 @@ use crate::api::caller::AppState;
 use crate::api::extract::{ClientIp, PathParam};
 use crate::api::openapi::Area;
 use crate::app::App;
-use crate::problem::{ApiResult, Problem};
 use crate::attempts::FailureKind;
+use crate::problem::{ApiResult, Problem};
 
 /// The git repository below `/api/v1/skills/install/`.
 const KEY_REPOSITORY: &str = "skills.git";
