@@ -25,6 +25,7 @@ pub const BUILTIN: &str = "builtin";
 /// Which files beside SKILL.md are no safety finding by themselves. Their texts are scanned all the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(inline)]
 pub struct AllowFiles {
     pub executable: bool,
     pub binary: bool,

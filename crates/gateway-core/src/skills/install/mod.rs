@@ -68,12 +68,12 @@ impl Package {
 
     /// The files of an archive below a directory.
     fn archive_files(&self, below: &str) -> Vec<ArchiveFile<'_>> {
-        let entry = |file: &'_ PackageFile| (format!("{below}{}", file.path), file.executable);
         self.files
             .iter()
-            .map(|file| {
-                let (path, executable) = entry(file);
-                ArchiveFile { path, bytes: &file.bytes, executable }
+            .map(|file| ArchiveFile {
+                path: format!("{below}{}", file.path),
+                bytes: &file.bytes,
+                executable: file.executable,
             })
             .collect()
     }

@@ -2,6 +2,7 @@
 //! version was chosen, by whichever node notices first.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use gateway_core::git::{Commit, Object, ObjectKind, Oid};
@@ -177,7 +178,7 @@ impl TreeContext<'_> {
     fn fingerprint(&self, chosen: &[Candidate]) -> String {
         let mut text = format!("{LAYOUT} {}\n", self.slug);
         for candidate in chosen {
-            text.push_str(&format!("{} {}\n", candidate.skill, candidate.version));
+            let _ = writeln!(text, "{} {}", candidate.skill, candidate.version);
         }
         sha256(text.as_bytes())
     }
