@@ -47,7 +47,7 @@ test('figures, charts and tables; a bucket leads to its requests, an error to it
   await page.getByRole('button', { name: 'View Cost as a table' }).click()
   await page.getByRole('region', { name: 'Cost, as a table' }).waitFor()
   await page.getByRole('region', { name: 'Newest errors' }).getByRole('row').nth(1).click()
-  await page.getByRole('dialog', { name: /^Request \d+/ }).getByText('502').waitFor()
+  await page.getByRole('dialog', { name: /^Request \d+/ }).getByRole('region', { name: 'Error' }).getByText('502').waitFor()
   page.clean()
 })
 

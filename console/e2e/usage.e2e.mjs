@@ -30,7 +30,7 @@ test('cost by model, provider, key, team, user and prompt', async () => {
   await inspect(page, 'usage-by-prompt')
   await page.getByLabel('Group by').selectOption('key')
   await page.getByRole('region', { name: 'Usage by key' }).getByRole('row', { name: /Second key/ }).click()
-  await waitFor('the requests of the key', async () => /\/logs\?.*key_id=/.test(page.url()))
+  await waitFor('the requests of the key', async () => /\/logs\?.*query=key/.test(page.url()))
   page.clean()
 })
 

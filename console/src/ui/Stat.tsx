@@ -20,7 +20,7 @@ export function Stat({ label, value, change, more = 'neither', note }: StatProps
   return (
     <div className="card min-w-0 px-3 py-2.5">
       <div className="text-xs text-muted">{label}</div>
-      <div className="mt-0.5 truncate text-2xl leading-9 font-semibold tabular-nums">{value}</div>
+      <div className="mt-0.5 text-xl leading-8 font-semibold whitespace-nowrap tabular-nums">{value}</div>
       <div className="flex min-h-4 flex-wrap items-center gap-x-2 text-xs text-muted">
         {change !== undefined && change !== null && Math.abs(change) >= 0.0005 && (
           <span className={cx('inline-flex items-center gap-0.5 tabular-nums', tone)}>
