@@ -56,7 +56,6 @@ impl WebhookFormat {
         }
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
     pub fn is_standard(&self) -> bool {
         *self == Self::Standard
     }

@@ -1,5 +1,6 @@
 //! The application: builds all components, starts the background tasks, and stops them.
 
+pub mod alerts;
 mod housekeeping;
 mod invalidation;
 mod log_observer;

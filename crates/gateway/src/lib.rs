@@ -1,7 +1,6 @@
 //! The application: HTTP, authentication, the management API and the command line.
 
 pub mod admin;
-pub mod alerts;
 pub mod api;
 pub mod app;
 pub mod attempts;

@@ -94,7 +94,7 @@ pub fn select(claims: HeaderClaims<'_>, method: &str, params: &Members) -> Resul
         _ => None,
     };
     if let Some(named) = named
-        && !claims.name.is_some_and(|given| decode_header(given).as_deref() == Some(&*named))
+        && claims.name.is_none_or(|given| decode_header(given).as_deref() != Some(&*named))
         // The extension of skills does not ask for the header.
         && !(method == "skills/get" && claims.name.is_none())
     {

@@ -16,7 +16,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::query::query_problem;
 use super::response::{Created, Deleted, Json};
-use crate::alerts;
+use crate::app::alerts;
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {

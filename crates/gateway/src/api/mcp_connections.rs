@@ -136,6 +136,7 @@ async fn put(
     }
     tx.record(app.entry().named(&name).secret_if(true, "headers"));
     tx.commit().await?;
+    app.mcp.forget_caller(org, &server, &connection.caller);
     Ok(Json(view(&server, Some(&connection))))
 }
 
@@ -144,7 +145,7 @@ async fn delete(
     caller: McpUser,
     PathParam(ServerName(name)): PathParam<ServerName>,
 ) -> ApiResult<Json<Deleted>> {
-    server_of(&caller.identity, &name)?;
+    let server = server_of(&caller.identity, &name)?;
     let owner = caller_of(&caller.identity, caller.user.as_deref());
     let mut tx = app.services.db.begin().await?;
     if !store::delete(&mut tx, caller.identity.org.id, &name, &owner).await? {
@@ -152,5 +153,6 @@ async fn delete(
     }
     tx.record(app.entry().named(&name));
     tx.commit().await?;
+    app.mcp.forget_caller(caller.identity.org.id, &server, &owner);
     Ok(Deleted::yes())
 }

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 
 use super::App;
+use super::alerts;
 use super::housekeeping::{housekeeping, maintain_redis};
 use super::log_observer::LogObserver;
 use super::wal_checkpoints;
@@ -57,7 +58,7 @@ use crate::shares::Shares;
 use crate::targets::OperatorTargets;
 use crate::tasks::Tasks;
 use crate::vault::{DailyVault, Vault};
-use crate::{alerts, data_dir, log};
+use crate::{data_dir, log};
 
 /// How many rows a subscriber of the live tail may lag behind before it has to read from the store.
 const TAIL_ROWS: usize = 1024;

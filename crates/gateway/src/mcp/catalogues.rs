@@ -92,11 +92,16 @@ impl Asking {
     /// What the catalogue is kept by.
     fn name(&self) -> Arc<str> {
         if self.server.is_per_user() {
-            format!("{}|{}", self.server.key, self.caller).into()
+            name_for(&self.server, &self.caller)
         } else {
             Arc::clone(&self.server.key)
         }
     }
+}
+
+/// What the catalogue of one caller is kept by.
+fn name_for(server: &Server, caller: &str) -> Arc<str> {
+    format!("{}|{caller}", server.key).into()
 }
 
 impl Entry {
@@ -172,6 +177,15 @@ impl Mcp {
         self.start_refresh(&entry, asking);
         let _ = tokio::time::timeout(FETCH_TIMEOUT * 2, done.changed()).await;
         entry.lock().lookup(self.services.clock.now())
+    }
+
+    /// The caller has another credential for the server, or none any more: the server is asked again with it.
+    pub fn forget_caller(&self, org: OrgId, server: &Server, caller: &str) {
+        let entry = self.catalogue_entries().peek(org, &name_for(server, caller)).cloned();
+        if let Some(entry) = entry {
+            let mut state = entry.lock();
+            *state = State { is_refreshing: state.is_refreshing, ..State::default() };
+        }
     }
 
     /// The lists of a server have changed, or it does not behave as its catalogue says.

@@ -154,6 +154,12 @@ pub const ERROR_CODES: &[ErrorCode] = &[
         remedy: "Read the evaluations of the skill, correct it, wait for the new verdict, and publish again.",
     },
     ErrorCode {
+        code: "auth_required",
+        statuses: &[200],
+        cause: "In log rows of [MCP](mcp.md) calls: the server wants a credential of the caller, and none is stored or it is refused. The result of the tool says so.",
+        remedy: "Store the caller's credential with `PUT /api/v1/mcp-connections/{server}`.",
+    },
+    ErrorCode {
         code: "overloaded",
         statuses: &[503],
         cause: "Your organization's share of a resource is in use: queries, computation or memory for bodies. Others are not affected.",

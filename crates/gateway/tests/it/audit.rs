@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::log_rows::row;
+use crate::support::mcp::servers_path;
+use crate::support::mcp_server::{McpServer, Speaks};
 use crate::support::routes::fill_params;
 use crate::support::skills::fields;
 use crate::support::{Account, PASSWORD, TestApp};
@@ -143,6 +145,7 @@ on_both!(every_change_leaves_exactly_one_entry_without_secrets, SETTINGS, |app| 
     machines(&mut walk, &receiver).await;
     content(&mut walk).await;
     skills(&mut walk).await;
+    mcp_servers(&mut walk).await;
     let before = last_seq(&app, &owner.org_id).await;
     let path = format!("/api/v1/orgs/{}/audit/verify", owner.org_id);
     app.post(&path, json!({})).bearer(&owner.token).send().await.expect(200);
@@ -309,6 +312,28 @@ async fn content(walk: &mut Walk<'_>) {
     walk.step("delete /evals/{evalId}", &of_eval, Value::Null).await;
     walk.step("delete /datasets/{datasetId}/cases/{caseId}", &both, Value::Null).await;
     walk.step("delete /datasets/{datasetId}", &ids, Value::Null).await;
+}
+
+async fn mcp_servers(walk: &mut Walk<'_>) {
+    let server = McpServer::start(Speaks::Modern).await;
+    let new = json!({"name": "s", "url": server.url(), "pin": true, "headers": {"X-Token": SECRET}});
+    walk.step("post /orgs/{orgId}/mcp-servers", &[], new).await;
+    let ids = [("name", "s")];
+    walk.step("post /orgs/{orgId}/mcp-servers/{name}/test", &ids, json!({})).await;
+    walk.step("post /orgs/{orgId}/mcp-servers/{name}/refresh", &ids, json!({})).await;
+    let path = format!("{}/s/tools", servers_path(walk.owner));
+    let tools = walk.app.get(&path).bearer(&walk.owner.token).send().await.expect(200);
+    let tool = &tools["tools"][0];
+    let ids = [("name", "s"), ("tool", tool["name"].as_str().unwrap())];
+    let approve = "post /orgs/{orgId}/mcp-servers/{name}/tools/{tool}/approve";
+    walk.step(approve, &ids, json!({"hash": tool["hash"]})).await;
+    let own = json!({"auth": {"type": "per_user_headers", "names": ["Authorization"]}});
+    walk.step("put /orgs/{orgId}/mcp-servers/{name}", &ids, own).await;
+    let ids = [("server", "s")];
+    let headers = json!({"headers": {"Authorization": SECRET}});
+    walk.step("put /mcp-connections/{server}", &ids, headers).await;
+    walk.step("delete /mcp-connections/{server}", &ids, Value::Null).await;
+    walk.step("delete /orgs/{orgId}/mcp-servers/{name}", &[("name", "s")], Value::Null).await;
 }
 
 async fn skills(walk: &mut Walk<'_>) {

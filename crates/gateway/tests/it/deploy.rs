@@ -25,6 +25,9 @@ fn every_setting_named_there_exists() {
     let mut named = 0;
     for file in std::fs::read_dir(folder()).unwrap() {
         let path = file.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).unwrap();
         let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
         for word in words.filter(|word| word.starts_with("GATEWAY_")) {

@@ -43,6 +43,7 @@ struct Things {
     delivery: String,
     export: String,
     budget: String,
+    alert: String,
     limit: String,
     server: String,
     invite: String,
@@ -108,6 +109,7 @@ impl Things {
                 "/id",
             )
             .await,
+            alert: make(below("alerts"), json!({"name": "theirs", "measure": "errors", "above": 1}), "/id").await,
             limit: make(below("limits"), json!({"name": "theirs", "requests": 9}), "/id").await,
             server: make(
                 below("mcp-servers"),
@@ -155,6 +157,7 @@ impl Things {
             "deliveryId" => &self.delivery,
             "exportId" => &self.export,
             "budgetId" => &self.budget,
+            "alertId" => &self.alert,
             "limitId" => &self.limit,
             "server" => &self.server,
             "tool" => "echo",

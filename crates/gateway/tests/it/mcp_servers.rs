@@ -96,7 +96,7 @@ on_both!(a_wrong_server_is_refused_with_the_name_of_the_field, |app| async move 
         (json!({"name": "x", "url": url, "headers": {"Host": "x"}}), "headers"),
         (json!({"name": "x", "url": url, "forward_headers": ["Authorization"]}), "forward_headers"),
         (json!({"name": "x", "url": url, "forward_headers": ["X-Gateway-Key"]}), "forward_headers"),
-        (json!({"name": "x", "url": url, "auth": {"type": "magic"}}), "auth"),
+        (json!({"name": "x", "url": url, "auth": {"type": "magic"}}), "magic"),
         (json!({"name": "x", "url": url, "auth": {"type": "per_user_headers", "names": []}}), "auth.names"),
         (
             json!({"name": "x", "url": url, "auth": {"type": "client_credentials", "token_url": url, "client_id": "c"}}),

@@ -37,7 +37,7 @@ pub fn area() -> Area {
         .delete("/orgs/{orgId}/mcp-servers/{name}", delete, "Delete an MCP server and all connections to it")
         .post("/orgs/{orgId}/mcp-servers/{name}/test", tools::test, "Ask an MCP server what it offers, and say how that went")
         .post("/orgs/{orgId}/mcp-servers/{name}/refresh", tools::refresh, "Read the lists of an MCP server again")
-        .get("/orgs/{orgId}/mcp-servers/{name}/tools", tools::list, "List the tools of an MCP server with findings")
+        .get("/orgs/{orgId}/mcp-servers/{name}/tools", tools::list_tools, "List the tools of an MCP server with findings")
         .post(
             "/orgs/{orgId}/mcp-servers/{name}/tools/{tool}/approve",
             tools::approve,

@@ -117,7 +117,7 @@ pub struct ToolList {
     tools: Vec<ToolView>,
 }
 
-pub async fn list(
+pub async fn list_tools(
     State(app): AppState,
     caller: InOrg<Viewer>,
     PathParam(ServerName(name)): PathParam<ServerName>,

@@ -156,10 +156,6 @@ impl McpServer {
         }
         panic!("no {method} arrived: {:?}", self.all_received());
     }
-
-    pub fn kill(&self) {
-        self.task.abort();
-    }
 }
 
 impl Drop for McpServer {
