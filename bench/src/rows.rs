@@ -282,6 +282,8 @@ impl Source {
             cache_saved_usd: None,
             queued_ms: None,
             limits: Vec::new(),
+            operation: None,
+            tool: None,
             attempts: vec![Attempt {
                 provider: "openai".into(),
                 model: Some("gpt-4o-mini".into()),

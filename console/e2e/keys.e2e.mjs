@@ -157,7 +157,7 @@ test('actions that need another role are visible but disabled, with the reason',
   await page.getByRole('button', { name: 'Actions for owners-key' }).click()
   const revoke = page.getByRole('menuitem', { name: /Revoke/ })
   assert.equal(await revoke.getAttribute('aria-disabled'), 'true')
-  await revoke.getByText('Only admins and whoever made it').waitFor()
+  await revoke.getByText('Only admins and the person who created it').waitFor()
   await page.keyboard.press('Escape')
   await act(page, 'members-key', 'Revoke…')
   await page.getByRole('dialog', { name: 'Revoke members-key?' }).getByRole('button', { name: 'Revoke key' }).click()

@@ -92,3 +92,16 @@ test('viewers see limits and cannot change them', async () => {
   await inspect(page, 'limits-viewer')
   page.clean()
 })
+
+test('the overview shows what limits refused', async () => {
+  const person = await signUp(shared.gateway)
+  await call(shared.gateway, person.token, 'POST', `/api/v1/orgs/${person.org.id}/limits`, { name: 'one-a-minute', scope: 'org', requests: 1 })
+  await chat(shared.gateway, person.key)
+  assert.equal((await chat(shared.gateway, person.key)).status, 429)
+  const page = await openPage(shared.browser, shared.gateway, { person })
+  const row = page.getByRole('region', { name: 'Refusals by limit' }).getByRole('row', { name: /one-a-minute/ })
+  await row.getByRole('cell', { name: '1', exact: true }).waitFor({ timeout: 30_000 })
+  await page.getByText(/waited for a limit/).scrollIntoViewIfNeeded()
+  await inspect(page, 'overview-limits')
+  page.clean()
+})

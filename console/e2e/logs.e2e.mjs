@@ -8,6 +8,11 @@ const shared = setUp({}, async ({ gateway }) => {
 })
 
 const rowsOf = (page) => page.getByRole('grid', { name: 'Requests' }).getByRole('row')
+const query = async (page, text) => {
+  await page.getByRole('combobox', { name: 'Query' }).fill(text)
+  await page.keyboard.press('Escape')
+  await page.keyboard.press('Enter')
+}
 const drawerOf = (page) => page.getByRole('dialog', { name: /^Request \d+/ })
 
 test('before the first request the page says how to send one', async () => {
@@ -33,40 +38,42 @@ test('rows are streamed live, are pending while paused, and are filtered', async
   await page.keyboard.press('Space')
   await inspect(page, 'logs')
 
-  await page.getByRole('button', { name: 'Filter', exact: true }).click()
-  await page.getByLabel('User').fill('ada')
-  await page.getByRole('button', { name: 'Done' }).click()
-  await waitFor('the filter', async () => page.url().includes('user=ada'))
+  await query(page, 'user:ada')
+  await waitFor('the query in the address', async () => page.url().includes('query=user%3Aada'))
   await waitFor('one row', async () => (await rowsOf(page).count()) === 2)
   await chat(shared.gateway, person.key, { text: 'Of nobody' })
   await chat(shared.gateway, person.key, { text: 'Of ada again', headers: { 'X-Gateway-User': 'ada' } })
   await page.getByText('Of ada again').waitFor()
   assert.equal(await page.getByText('Of nobody').count(), 0, 'a row that does not match is not added')
 
-  await page.getByRole('button', { name: 'Remove filter User' }).click()
+  await page.getByRole('button', { name: 'Clear the query' }).click()
   await page.getByText('Of nobody').waitFor()
   await page.goto('/console/logs?status=503')
   await page.getByRole('heading', { name: 'No requests match' }).waitFor()
+  await waitFor('the query of the earlier address', async () => (await page.getByRole('combobox', { name: 'Query' }).inputValue()) === 'status:503')
   await inspect(page, 'logs-no-match')
-  await page.getByRole('main').getByRole('button', { name: 'Clear' }).last().click()
+  await page.getByRole('main').getByRole('button', { name: 'Clear', exact: true }).last().click()
   await page.getByText('The first live row').waitFor()
   page.clean()
 })
 
-test('full-text search finds rows, and new matching rows are added', async () => {
+test('full-text search finds rows, marks the words, and new matching rows are added', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs' })
-  await chat(shared.gateway, person.key, { text: 'A zebra crossed the road' })
+  const { logId } = await chat(shared.gateway, person.key, { text: 'A zebra crossed the road' })
   await page.getByText('A zebra crossed the road').waitFor()
   await page.keyboard.press('/')
   await page.keyboard.type('zebra')
   await page.keyboard.press('Enter')
-  await waitFor('the search', async () => page.url().includes('q=zebra'))
+  await waitFor('the search', async () => page.url().includes('query=zebra'))
   await waitFor('one row', async () => (await rowsOf(page).count()) === 2)
+  await page.getByRole('grid').locator('mark', { hasText: 'zebra' }).waitFor()
   await page.getByRole('heading', { name: 'Logs' }).click()
   await chat(shared.gateway, person.key, { text: 'No animal here' })
   await chat(shared.gateway, person.key, { text: 'Another zebra' })
   await page.getByText('Another zebra').waitFor()
   assert.equal(await page.getByText('No animal here').count(), 0)
+  await page.locator(`[data-row="${logId}"]`).click()
+  await drawerOf(page).locator('mark', { hasText: 'zebra' }).first().waitFor()
   page.clean()
 })
 

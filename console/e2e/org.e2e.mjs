@@ -25,7 +25,8 @@ test('a user is invited, joins, gets a role and is removed', async () => {
 
   await page.reload()
   await page.getByLabel('Role of grace').selectOption('admin')
-  await page.getByText('grace is admin now').waitFor()
+  await page.getByRole('dialog', { name: 'Make grace admin?' }).getByRole('button', { name: 'Change role' }).click()
+  await page.getByText('grace is now admin').waitFor()
   await inspect(page, 'members')
   assert.ok(await page.getByLabel(/Role of person/).isDisabled(), 'the last owner stays owner')
   await page.getByRole('button', { name: 'Remove grace' }).click()
@@ -135,7 +136,7 @@ test('settings: name, logs, plan', async () => {
   await page.getByRole('button', { name: 'Rename' }).click()
   await page.getByRole('button', { name: 'Organization: Renamed & Co' }).waitFor()
   await page.getByLabel('Keep request and response bodies').click()
-  await page.getByLabel('Remove log rows after, days').fill('7')
+  await page.getByLabel('Keep logs for (days)').fill('7')
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByText('The settings are saved').waitFor()
   await page.getByRole('radio', { name: 'enterprise' }).check()

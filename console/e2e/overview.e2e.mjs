@@ -33,7 +33,13 @@ test('figures, charts and tables; a bucket leads to its requests, an error to it
 
   await page.getByRole('slider', { name: 'Requests' }).focus()
   await page.keyboard.press('End')
-  await page.getByText(/ok 1\d, 4xx 0, 5xx 3/).waitFor()
+  await waitFor('the values', async () => /ok 1\d, 4xx 0, 5xx 3, total 1\d/.test(await page.getByRole('slider', { name: 'Requests' }).getAttribute('aria-valuetext')))
+  const ok = page.getByRole('figure', { name: 'Requests' }).getByRole('button', { name: 'ok' })
+  await ok.click()
+  assert.equal(await ok.getAttribute('aria-pressed'), 'false')
+  await ok.click()
+  await page.getByRole('slider', { name: 'Requests' }).focus()
+  await page.keyboard.press('End')
   await page.keyboard.press('Enter')
   await page.waitForURL(/\/console\/logs\?.*from=.*to=/)
   await page.getByRole('grid', { name: 'Requests' }).waitFor()
@@ -41,7 +47,7 @@ test('figures, charts and tables; a bucket leads to its requests, an error to it
   await page.getByRole('button', { name: 'View Cost as a table' }).click()
   await page.getByRole('region', { name: 'Cost, as a table' }).waitFor()
   await page.getByRole('region', { name: 'Newest errors' }).getByRole('row').nth(1).click()
-  await page.getByRole('dialog', { name: /^Request \d+/ }).getByText('502').waitFor()
+  await page.getByRole('dialog', { name: /^Request \d+/ }).getByRole('region', { name: 'Error' }).getByText('502').waitFor()
   page.clean()
 })
 

@@ -31,7 +31,7 @@ async function withSlowModel() {
 test('output is streamed and can be stopped', async () => {
   const person = await withSlowModel()
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })
-  await page.getByText('The answer will stand here.').waitFor()
+  await page.getByText('The response will appear here.').waitFor()
   await inspect(page, 'playground-empty')
   assert.equal(await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('aria-disabled'), 'true')
   await column(page, 1).getByLabel('Provider').selectOption('slow')
@@ -150,6 +150,6 @@ test('a viewer cannot run and sees the reason', async () => {
   await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('May I?')
   await waitFor('the reason', async () => (await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('title')) === 'Needs the role member; you are viewer')
   await page.keyboard.press('Control+Enter')
-  await page.getByText('The answer will stand here.').waitFor()
+  await page.getByText('The response will appear here.').waitFor()
   page.clean()
 })

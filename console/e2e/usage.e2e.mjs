@@ -18,7 +18,7 @@ const shared = setUp('provider', async ({ gateway }) => {
 test('cost by model, provider, key, team, user and prompt', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage' })
   await page.getByRole('slider', { name: 'Cost' }).waitFor()
-  await page.getByText('1 request without a price (no-price)').waitFor()
+  await page.getByText('1 request to models without a price: no-price').waitFor()
   await page.getByText('Organization, monthly').waitFor()
   await inspect(page, 'usage')
   const expected = { provider: 'openai', key: 'Second key', user: 'ada', prompt: 'support/greeting' }
@@ -30,7 +30,7 @@ test('cost by model, provider, key, team, user and prompt', async () => {
   await inspect(page, 'usage-by-prompt')
   await page.getByLabel('Group by').selectOption('key')
   await page.getByRole('region', { name: 'Usage by key' }).getByRole('row', { name: /Second key/ }).click()
-  await waitFor('the requests of the key', async () => /\/logs\?.*key_id=/.test(page.url()))
+  await waitFor('the requests of the key', async () => /\/logs\?.*query=key/.test(page.url()))
   page.clean()
 })
 

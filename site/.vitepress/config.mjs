@@ -35,6 +35,10 @@ const sidebar = [
     text: 'Quality',
     items: [page('Prompts', 'prompts'), page('Playground', 'playground'), page('Datasets', 'datasets'), page('Evals', 'evals'), page('Skills', 'skills')],
   },
+  {
+    text: 'Agents',
+    items: [page('MCP servers', 'mcp'), page('Connecting agents', 'agents')],
+  },
   { ...page('Providers', 'providers/'), collapsed: true, items: providerPages() },
   { text: 'Switch to it', items: [page('From another gateway', 'switching')] },
   { text: 'Run it', items: [page('Command line', 'cli'), page('Configuration', 'configuration'), page('Operations', 'operations'), page('Versions and upgrades', 'upgrading'), page('Security', 'security')] },

@@ -4,7 +4,6 @@
  */
 import { useEffect, useEffectEvent, useState } from 'react'
 import { createLiveStream, type LiveStream, type LiveState } from '@/lib/liveStream'
-import { matchesFilter, type LogFilter } from '@/lib/logFilter'
 import { authHeaders, client, unwrap, type Schemas } from './client'
 import { getSession } from './session'
 
@@ -26,12 +25,12 @@ async function pollNewer(lastId: string) {
   return logs.reverse().map((row) => ({ event: 'log', id: String(row.id), data: JSON.stringify(row) }))
 }
 
-/** Calls `onRows` with batches of new rows that match the filter, newest last. */
-export function useLiveLogs(filter: LogFilter, onRows: (rows: LogRow[]) => void, active = true): LiveState {
+/** Calls `onRows` with batches of new rows that match, newest last. */
+export function useLiveLogs(matches: (row: LogRow) => boolean, onRows: (rows: LogRow[]) => void, active = true): LiveState {
   const [state, setState] = useState<LiveState>({ kind: 'connecting' })
   const orgId = getSession()?.orgId ?? ''
   const flush = useEffectEvent((rows: LogRow[]) => {
-    const matching = rows.filter((row) => matchesFilter(row, filter))
+    const matching = rows.filter(matches)
     if (matching.length > 0) onRows(matching)
   })
   useEffect(() => {

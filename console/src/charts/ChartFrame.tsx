@@ -6,6 +6,8 @@ export interface LegendItem {
   name: string
   color: string
   value?: string
+  /** False for a series that the user has hidden. */
+  shown?: boolean
 }
 
 interface Props {
@@ -13,12 +15,14 @@ interface Props {
   /** Value next to the title: the total or the hovered value. */
   value?: ReactNode
   legend?: LegendItem[]
+  /** Makes the items with `shown` buttons that hide and show their series. */
+  onToggle?: ((name: string) => void) | undefined
   /** The data as a table. */
   table: { header: string[]; rows: string[][] }
   children: ReactNode
 }
 
-export function ChartFrame({ title, value, legend = [], table, children }: Props): ReactNode {
+export function ChartFrame({ title, value, legend = [], onToggle, table, children }: Props): ReactNode {
   const [asTable, setAsTable] = useState(false)
   const id = useId()
   const label = asTable ? `Show ${title} as a chart` : `View ${title} as a table`
@@ -34,22 +38,39 @@ export function ChartFrame({ title, value, legend = [], table, children }: Props
         </button>
       </div>
       {asTable ? <FigureTable title={title} {...table} /> : children}
-      {legend.length > 0 && !asTable && <Legend items={legend} />}
+      {legend.length > 0 && !asTable && <Legend items={legend} onToggle={onToggle} />}
     </figure>
   )
 }
 
-function Legend({ items }: { items: LegendItem[] }): ReactNode {
+function Legend({ items, onToggle }: { items: LegendItem[]; onToggle: ((name: string) => void) | undefined }): ReactNode {
   return (
-    <ul className="mt-2 flex flex-wrap gap-x-3 gap-y-1 text-xs text-muted">
+    <ul className="mt-2 flex flex-wrap gap-x-1 gap-y-0.5 text-xs text-muted">
       {items.map((item) => (
-        <li key={item.name} className="flex min-w-0 items-center gap-1.5">
-          <span className="size-2 shrink-0 rounded-[2px]" style={{ background: item.color }} />
-          <span className="truncate">{item.name}</span>
-          {item.value !== undefined && <span className="text-fg tabular-nums">{item.value}</span>}
+        <li key={item.name} className="min-w-0">
+          {onToggle && item.shown !== undefined ? (
+            <button type="button" className="flex min-h-6 max-w-full items-center gap-1.5 rounded-sm px-1 hover:bg-sunken" aria-pressed={item.shown} title={item.shown ? `Hide ${item.name}` : `Show ${item.name}`} onClick={() => onToggle(item.name)}>
+              <LegendLabel item={item} />
+            </button>
+          ) : (
+            <span className="flex min-h-6 items-center gap-1.5 px-1">
+              <LegendLabel item={item} />
+            </span>
+          )}
         </li>
       ))}
     </ul>
+  )
+}
+
+function LegendLabel({ item }: { item: LegendItem }): ReactNode {
+  const isHidden = item.shown === false
+  return (
+    <>
+      <span className="size-2 shrink-0 rounded-[2px] border" style={{ borderColor: item.color, background: isHidden ? 'transparent' : item.color }} />
+      <span className={isHidden ? 'truncate line-through' : 'truncate'}>{item.name}</span>
+      {item.value !== undefined && <span className="text-fg tabular-nums">{item.value}</span>}
+    </>
   )
 }
 

@@ -22,6 +22,13 @@ export function colorsOf(names: readonly string[]): string[] {
   })
 }
 
+/** Colors of ranked rows, the same that a chart of their costs has: the first five by cost, and one for all others. */
+export function rankColors<Row extends { key: string | null; name: string; cost_usd: number | null }>(rows: readonly Row[]): (row: Row) => string {
+  const ranked = rows.filter((row) => (row.cost_usd ?? 0) > 0).toSorted((a, b) => (b.cost_usd ?? 0) - (a.cost_usd ?? 0)).slice(0, SERIES_COLOR_COUNT)
+  const colors = colorsOf(ranked.map((row) => row.name))
+  return (row) => colors[ranked.indexOf(row)] ?? OTHER_COLOR
+}
+
 function next(color: string): string {
   const number = Number(/\d/.exec(color)?.[0] ?? '0')
   return `var(--series-${(number % SERIES_COLOR_COUNT) + 1})`

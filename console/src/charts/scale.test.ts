@@ -13,6 +13,13 @@ it('covers the largest value with round steps', () => {
   }
 })
 
+it('has whole steps for counts', () => {
+  expect(niceTicks(1, 4, true)).toEqual([0, 1])
+  expect(niceTicks(3, 4, true)).toEqual([0, 1, 2, 3])
+  expect(niceTicks(9, 4, true)).toEqual([0, 5, 10])
+  for (let max = 1; max < 1e6; max = Math.ceil(max * 1.7)) expect(niceTicks(max, 4, true).every(Number.isInteger)).toBe(true)
+})
+
 it('labels round times only, and not more than fit', () => {
   const start = Date.parse('2026-11-15T00:00:00Z')
   const hours = Array.from({ length: 24 }, (_, at) => start + at * 3.6e6)

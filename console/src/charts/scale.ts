@@ -1,11 +1,11 @@
 /** Axis scales and paths for charts. */
 
-/** About `count` round tick values from 0 to at least `max`. */
-export function niceTicks(max: number, count = 4): number[] {
+/** About `count` round tick values from 0 to at least `max`; only whole numbers for counts. */
+export function niceTicks(max: number, count = 4, whole = false): number[] {
   if (!(max > 0)) return [0, 1]
-  const rough = max / count
+  const rough = whole ? Math.max(1, max / count) : max / count
   const power = 10 ** Math.floor(Math.log10(rough))
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size * count >= max * 0.999) ?? power * 10
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size * count >= max * 0.999 && (!whole || Number.isInteger(size))) ?? power * 10
   const steps = Math.ceil(max / step - 1e-9)
   return Array.from({ length: steps + 1 }, (_, at) => Number((at * step).toPrecision(12)))
 }

@@ -1,6 +1,11 @@
 /** Starts a browser download of `content`. */
 export function download(name: string, type: string, content: string): void {
-  const url = URL.createObjectURL(new Blob([content], { type }))
+  downloadParts(name, type, [content])
+}
+
+/** Like `download`, without joining the parts into one string first. */
+export function downloadParts(name: string, type: string, parts: readonly string[]): void {
+  const url = URL.createObjectURL(new Blob([...parts], { type }))
   const link = document.createElement('a')
   link.href = url
   link.download = name

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ago, bytes, compact, duration, money, percent, plural, time, integer } from './format'
+import { ago, bytes, compact, cost, duration, money, moneyColumn, percent, plural, time, integer } from './format'
 
 it('shortens numbers', () => {
   const cases: [number | null, string][] = [
@@ -75,4 +75,13 @@ it('formats relative time', () => {
   expect([3, 45, 300, 7_200, 86_400 * 3].map(back)).toEqual(['just now', '45 s ago', '5 min ago', '2 h ago', '3 d ago'])
   expect(back(-10_800)).toBe('in 3 h')
   expect(ago(null, now)).toBe('–')
+})
+
+it('amounts of a column have two decimals from a dollar on', () => {
+  expect([1.5, 0.004, 0.25, null].map(moneyColumn([1.5, 0.004]))).toEqual(['$1.50', '<$0.01', '$0.25', '–'])
+  expect([0.5, 0.00001].map(moneyColumn([0.5]))).toEqual(['$0.5000', '<$0.0001'])
+})
+
+it('costs of a column have the same number of decimals', () => {
+  expect([0, 0.0042, 0.000001, 0.00005, 12, -0.5, null].map(cost)).toEqual(['$0.0000', '$0.0042', '<$0.0001', '$0.0001', '$12.0000', '−$0.5000', '–'])
 })

@@ -39,6 +39,24 @@ export function money(usd: number | null | undefined): string {
   return `${sign}$${fixed}`
 }
 
+/** Formats the amounts of one column with the same decimals: two if the largest is a dollar or more, else four. */
+export function moneyColumn(values: readonly (number | null | undefined)[]): (usd: number | null | undefined) => string {
+  const digits = Math.max(0, ...values.map((value) => Math.abs(value ?? 0))) >= 1 ? 2 : 4
+  const smallest = digits === 2 ? 0.01 : 0.0001
+  return (usd) => {
+    if (usd == null) return NO_VALUE
+    if (usd > 0 && usd < smallest / 2) return `<$${smallest}`
+    return `${usd < 0 ? '−' : ''}$${Math.abs(usd).toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })}`
+  }
+}
+
+/** `$0.0042`, `<$0.0001`, `$1,234.5000`: four decimals, so that the amounts of a column line up. */
+export function cost(usd: number | null | undefined): string {
+  if (usd == null) return NO_VALUE
+  if (usd > 0 && usd < 0.00005) return '<$0.0001'
+  return `${usd < 0 ? '−' : ''}$${Math.abs(usd).toLocaleString('en-US', { minimumFractionDigits: 4, maximumFractionDigits: 4 })}`
+}
+
 /** `0.4 ms`, `842 ms`, `1.24 s`, `3 min 4 s`, `2 h 5 min`, `3 d 4 h`. */
 export function duration(ms: number | null | undefined): string {
   if (ms == null) return NO_VALUE

@@ -1,7 +1,8 @@
 /**
- * The time range of the console: a span until now (`?range=24h`) or two instants (`?from=…&to=…`). Navigation keeps it
- * in the URL.
+ * The time range of the console: a span until now (`?range=24h`), a part of the calendar (`?range=today`) or two instants
+ * (`?from=…&to=…`). Navigation keeps it in the URL.
  */
+import type { Zone } from './format'
 import { instant, oneOf, type RawSearch } from './search'
 
 export const SPANS = ['1h', '6h', '24h', '7d', '30d', '90d'] as const
@@ -18,8 +19,22 @@ export const SPAN_NAMES: Record<Span, string> = {
 }
 export const DEFAULT_SPAN: Span = '24h'
 
+/** Days and months of the displayed time zone. */
+export const CALENDAR = ['today', 'yesterday', 'this-month', 'last-month'] as const
+export type CalendarRange = (typeof CALENDAR)[number]
+export const CALENDAR_NAMES: Record<CalendarRange, string> = { today: 'Today', yesterday: 'Yesterday', 'this-month': 'This month', 'last-month': 'Last month' }
+
+export function rangeName(range: RangeSearch['range']): string {
+  const name = range ?? DEFAULT_SPAN
+  return isCalendar(name) ? CALENDAR_NAMES[name] : SPAN_NAMES[name]
+}
+
+function isCalendar(range: Span | CalendarRange): range is CalendarRange {
+  return CALENDAR.some((one) => one === range)
+}
+
 export interface RangeSearch {
-  range?: Span
+  range?: Span | CalendarRange
   from?: string
   to?: string
 }
@@ -28,15 +43,15 @@ export interface Range {
   from: string
   to: string
   interval: 'minute' | 'hour' | 'day' | 'week'
-  /** The relative span, or null for an absolute range. */
-  span: Span | null
+  /** The range by name if it ends now, or null if its end is past. */
+  span: Span | CalendarRange | null
 }
 
 export function parseRange(search: RawSearch): RangeSearch {
   const from = instant(search['from'])
   const to = instant(search['to'])
   if (from && to && from < to) return { from, to }
-  const range = oneOf(search['range'], SPANS)
+  const range = oneOf(search['range'], [...SPANS, ...CALENDAR])
   return range ? { range } : {}
 }
 
@@ -44,12 +59,13 @@ export function parseRange(search: RawSearch): RangeSearch {
  * Resolves search parameters to instants. The end of a span is rounded up to the next step after `now`, so that queries
  * within one step have the same cache key.
  */
-export function resolveRange(search: RangeSearch, now: number): Range {
+export function resolveRange(search: RangeSearch, now: number, zone: Zone = 'utc'): Range {
   if (search.from && search.to) {
     const length = Date.parse(search.to) - Date.parse(search.from)
     return { from: search.from, to: search.to, interval: intervalFor(length), span: null }
   }
   const span = search.range ?? DEFAULT_SPAN
+  if (isCalendar(span)) return calendarRange(span, now, zone)
   const step = SPAN_MS[span] <= SPAN_MS['6h'] ? 60_000 : 300_000
   const end = Math.ceil((now + 1) / step) * step
   return {
@@ -58,6 +74,18 @@ export function resolveRange(search: RangeSearch, now: number): Range {
     interval: intervalFor(SPAN_MS[span]),
     span,
   }
+}
+
+function calendarRange(name: CalendarRange, now: number, zone: Zone): Range {
+  const date = new Date(now)
+  const [year, month, day] = zone === 'utc' ? [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()] : [date.getFullYear(), date.getMonth(), date.getDate()]
+  const midnight = (m: number, d: number) => (zone === 'utc' ? Date.UTC(year, m, d) : new Date(year, m, d).getTime())
+  const starts: Record<CalendarRange, number> = { today: midnight(month, day), yesterday: midnight(month, day - 1), 'this-month': midnight(month, 1), 'last-month': midnight(month - 1, 1) }
+  const step = 300_000
+  const next = Math.ceil((now + 1) / step) * step
+  const ends: Record<CalendarRange, number> = { today: next, yesterday: midnight(month, day), 'this-month': next, 'last-month': midnight(month, 1) }
+  const [from, to] = [starts[name], ends[name]]
+  return { from: new Date(from).toISOString(), to: new Date(to).toISOString(), interval: intervalFor(to - from), span: to === next ? name : null }
 }
 
 /** The preceding range of equal length. */

@@ -66,6 +66,11 @@ const rubricRoute = createRoute({
   path: '/skills/rubric',
   component: lazyRouteComponent(() => import('./build/skills/Rubric'), 'Rubric'),
 })
+const installRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/skills/install',
+  component: lazyRouteComponent(() => import('./build/skills/Install'), 'Install'),
+})
 const skillRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/skills/$skillId',
@@ -79,4 +84,4 @@ const shelfRoute = createRoute({
   component: lazyRouteComponent(() => import('./build/skills/Shelf'), 'Shelf'),
 })
 
-export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, skillsRoute, rubricRoute, skillRoute, shelfRoute] as const
+export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const

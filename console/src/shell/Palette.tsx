@@ -2,6 +2,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { Activity, KeyRound, LibraryBig, MessagesSquare, Moon, Rocket, Scale, Search, UserRound, type LucideIcon } from 'lucide-react'
 import { Dialog as Radix } from 'radix-ui'
 import { useId, useMemo, useState, type KeyboardEvent } from 'react'
+import { searchText, term } from '@/lib/query'
 import { cycleTheme } from '@/lib/prefs'
 import { NAV } from './nav'
 
@@ -103,8 +104,8 @@ function idMatches(input: string, go: Go): Entry[] {
 function textSearches(input: string, go: Go): Entry[] {
   if (input.length < 2) return []
   return [
-    { name: `Logs with “${input}”`, hint: 'Words in bodies', icon: Search, run: go('/logs', { q: input }) },
+    { name: `Logs with “${input}”`, hint: 'Search messages', icon: Search, run: go('/logs', { query: searchText(input) }) },
     { name: `Session ${input}`, hint: 'Open', icon: MessagesSquare, run: go(`/sessions/${encodeURIComponent(input)}`) },
-    { name: `Requests of user ${input}`, hint: 'Logs', icon: UserRound, run: go('/logs', { user: input }) },
+    { name: `Requests of user ${input}`, hint: 'Logs', icon: UserRound, run: go('/logs', { query: term('user', input) }) },
   ]
 }

@@ -10,6 +10,11 @@ import { Button, DateRange, Menu, MenuItem, MenuLabel, MenuLine } from '@/ui'
 import { docsOf } from './nav'
 import { OrgSwitcher } from './OrgSwitcher'
 
+/** Pages that show data of a time range. */
+function hasRange(path: string): boolean {
+  return path === '/' || /^\/(logs|sessions|usage|models)(\/|$)/.test(path)
+}
+
 interface TopBarProps {
   onMenu(): void
   onPalette(): void
@@ -38,7 +43,7 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
       </button>
       <div className="ml-auto flex items-center gap-1">
         <Button kind="ghost" square className="md:hidden" aria-label="Search or jump" icon={<Search size={16} aria-hidden />} onClick={onPalette} />
-        <DateRange value={search} onChange={setRange} />
+        {hasRange(path) && <DateRange value={search} onChange={setRange} />}
         <Button kind="ghost" className="max-lg:hidden" title="Zone in which times are shown" onClick={() => setPrefs({ zone: prefs.zone === 'utc' ? 'local' : 'utc' })}>
           <span className="text-xs text-muted">
             <span className="sr-only">Zone: </span>

@@ -2,7 +2,7 @@ import { CalendarClock } from 'lucide-react'
 import { useState } from 'react'
 import { time, zoneName, type Zone } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { DEFAULT_SPAN, SPANS, SPAN_NAMES, type RangeSearch, type Span } from '@/lib/range'
+import { CALENDAR, DEFAULT_SPAN, rangeName, SPANS, type RangeSearch } from '@/lib/range'
 import { Button } from './Button'
 import { Field, Input } from './Field'
 import { Popover } from './Menu'
@@ -16,10 +16,12 @@ interface DateRangeProps {
 export function DateRange({ value, onChange }: DateRangeProps) {
   const { zone } = usePrefs()
   const [open, setOpen] = useState(false)
+  const [error, setError] = useState<string | null>(null)
   const utc = zone === 'utc'
   const fixed = value.from && value.to
   const choose = (next: RangeSearch) => {
     onChange(next)
+    setError(null)
     setOpen(false)
   }
   return (
@@ -32,15 +34,15 @@ export function DateRange({ value, onChange }: DateRangeProps) {
         <Button icon={<CalendarClock size={14} aria-hidden />}>
           <span className="sr-only">Time range: </span>
           <span className="max-w-56 truncate max-sm:hidden">{nameOf(value, zone)}</span>
-          <span className="sm:hidden">{fixed ? 'Custom' : (value.range ?? DEFAULT_SPAN)}</span>
+          <span className="sm:hidden">{fixed ? 'Custom' : value.range && !/\d/.test(value.range) ? rangeName(value.range) : (value.range ?? DEFAULT_SPAN)}</span>
         </Button>
       }
     >
       <div className="flex flex-col gap-3 p-2 sm:flex-row">
         <div className="grid w-40 content-start gap-0.5 max-sm:w-full max-sm:grid-cols-2">
-          {SPANS.map((span: Span) => (
+          {[...SPANS, ...CALENDAR].map((span) => (
             <button key={span} type="button" className="popup-item" aria-current={!fixed && (value.range ?? DEFAULT_SPAN) === span} onClick={() => choose({ range: span })}>
-              {SPAN_NAMES[span]}
+              {rangeName(span)}
             </button>
           ))}
         </div>
@@ -52,12 +54,13 @@ export function DateRange({ value, onChange }: DateRangeProps) {
             const from = fromInput(String(data.get('from')), utc)
             const to = fromInput(String(data.get('to')), utc)
             if (from && to && from < to) choose({ from, to })
+            else setError('To must be after From')
           }}
         >
           <Field label="From">
             <Input type="datetime-local" name="from" step={60} required defaultValue={toInput(value.from, utc)} />
           </Field>
-          <Field label="To" hint={`Times are ${zoneName(zone)}`}>
+          <Field label="To" hint={`Times are ${zoneName(zone)}`} error={error}>
             <Input type="datetime-local" name="to" step={60} required defaultValue={toInput(value.to, utc)} />
           </Field>
           <Button type="submit">Apply</Button>
@@ -68,7 +71,7 @@ export function DateRange({ value, onChange }: DateRangeProps) {
 }
 
 function nameOf(value: RangeSearch, zone: Zone): string {
-  if (!value.from || !value.to) return SPAN_NAMES[value.range ?? DEFAULT_SPAN]
+  if (!value.from || !value.to) return rangeName(value.range)
   const day = (at: string) => time(at, zone, 'day')
   const minute = (at: string) => time(at, zone, 'minute')
   const end = day(value.from) === day(value.to) ? minute(value.to) : `${day(value.to)} ${minute(value.to)}`

@@ -1,6 +1,7 @@
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { useEffect, useId, useRef, type KeyboardEvent, type ReactNode, type UIEvent } from 'react'
+import { useEffect, useId, useRef, useState, type KeyboardEvent, type ReactNode, type UIEvent } from 'react'
 import { cx } from '@/lib/cx'
+import { HeaderCell } from './HeaderCell'
 
 export interface GridColumn<Row> {
   key: string
@@ -9,6 +10,22 @@ export interface GridColumn<Row> {
   /** CSS grid track: `90px`, `minmax(120px, 1fr)`. */
   width: string
   number?: boolean
+  /** Name of the order that a click on the header chooses. */
+  sort?: string
+}
+
+export interface GridOrder {
+  field: string
+  ascending: boolean
+}
+
+/** Rows chosen by checkboxes, besides the one with the cursor. */
+export interface GridChoice<Row> {
+  ids: ReadonlySet<number | string>
+  label(row: Row): string
+  /** With `through`, all rows from the last one to this one (Shift). */
+  onToggle(row: Row, through: boolean): void
+  onToggleAll(): void
 }
 
 interface VirtualTableProps<Row> {
@@ -33,11 +50,18 @@ interface VirtualTableProps<Row> {
   /** Scrolls to the first row on every change. */
   topKey?: number
   footer?: ReactNode
+  order?: GridOrder
+  onOrder?: (field: string) => void
+  /** Called when the user has set the width of a column. */
+  onResize?: (key: string, width: number) => void
+  choice?: GridChoice<Row>
 }
+
+const CHOICE_TRACK = '28px'
 
 /** Virtualized grid: only visible rows are rendered. */
 export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
-  const { label, columns, rows, rowId, rowHeight, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer } = props
+  const { label, columns, rows, rowId, rowHeight, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer, order, onOrder, onResize, choice } = props
   const name = useId()
   const scroller = useRef<HTMLDivElement>(null)
   const virtual = useVirtualizer({
@@ -59,7 +83,9 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
   }, [last, rows.length, onEnd])
 
   const at = rows.findIndex((row) => rowId(row) === selected)
-  const template = columns.map((column) => column.width).join(' ')
+  const [drag, setDrag] = useState<{ key: string; width: number } | null>(null)
+  const tracks = columns.map((column) => (drag?.key === column.key ? `${drag.width}px` : column.width))
+  const template = [...(choice ? [CHOICE_TRACK] : []), ...tracks].join(' ')
 
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: 'auto' })
@@ -95,7 +121,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
       role="grid"
       aria-label={label}
       aria-rowcount={props.rowCount ?? rows.length + 1}
-      aria-colcount={columns.length}
+      aria-colcount={columns.length + (choice ? 1 : 0)}
       aria-activedescendant={at >= 0 && items.some((item) => item.index === at) ? `${name}-${String(selected)}` : undefined}
       tabIndex={0}
       className="min-h-0 flex-1 overflow-auto bg-surface focus-visible:-outline-offset-2"
@@ -104,10 +130,13 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
     >
       <div className="w-max min-w-full">
         <div role="row" aria-rowindex={1} className="sticky top-0 z-10 grid border-b border-line bg-surface px-2 text-xs font-medium text-muted" style={{ gridTemplateColumns: template }}>
-          {columns.map((column) => (
-            <div key={column.key} role="columnheader" className={cx('truncate px-2 py-1.5', column.number && 'text-right')}>
-              {column.header}
+          {choice && (
+            <div role="columnheader" className="grid place-items-center">
+              <input type="checkbox" className="check" aria-label="Select all loaded rows" checked={rows.length > 0 && choice.ids.size >= rows.length} onChange={choice.onToggleAll} />
             </div>
+          )}
+          {columns.map((column) => (
+            <HeaderCell key={column.key} column={column} order={order} onOrder={onOrder} onDrag={(width) => setDrag(width === null ? null : { key: column.key, width })} onResize={onResize} />
           ))}
         </div>
         <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>
@@ -127,6 +156,11 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
                 style={{ gridTemplateColumns: template, height: item.size, transform: `translateY(${item.start}px)` }}
                 onClick={() => onOpen(row)}
               >
+                {choice && (
+                  <div role="gridcell" className="grid h-full place-items-center" onClick={(event) => event.stopPropagation()}>
+                    <input type="checkbox" className="check" aria-label={choice.label(row)} checked={choice.ids.has(id)} onChange={(event) => choice.onToggle(row, (event.nativeEvent as MouseEvent).shiftKey)} />
+                  </div>
+                )}
                 {columns.map((column) => (
                   <div key={column.key} role="gridcell" className={cx('truncate px-2', column.number && 'text-right')}>
                     {column.cell(row)}

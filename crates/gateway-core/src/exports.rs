@@ -46,12 +46,13 @@ pub enum ExportSource {
     Proxy,
     Api,
     Otel,
+    Mcp,
     /// Signed checkpoints of the audit log.
     Audit,
 }
 
 impl ExportSource {
-    const ALL: [Self; 4] = [Self::Proxy, Self::Api, Self::Otel, Self::Audit];
+    const ALL: [Self; 5] = [Self::Proxy, Self::Api, Self::Otel, Self::Mcp, Self::Audit];
     pub const DEFAULT: [Self; 2] = [Self::Proxy, Self::Api];
 
     pub fn as_str(self) -> &'static str {
@@ -59,6 +60,7 @@ impl ExportSource {
             Self::Proxy => LogSource::Proxy.as_str(),
             Self::Api => LogSource::Api.as_str(),
             Self::Otel => LogSource::Otel.as_str(),
+            Self::Mcp => LogSource::Mcp.as_str(),
             Self::Audit => "audit",
         }
     }
@@ -74,6 +76,7 @@ impl From<LogSource> for ExportSource {
             LogSource::Proxy => Self::Proxy,
             LogSource::Api => Self::Api,
             LogSource::Otel => Self::Otel,
+            LogSource::Mcp => Self::Mcp,
         }
     }
 }

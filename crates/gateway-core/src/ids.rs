@@ -88,6 +88,8 @@ uuid_id! {
     /// One issued session token (`jti`).
     TokenId,
     SkillId,
+    /// A link from which agents install skills.
+    InstallLinkId,
     /// An organization's rubric.
     RubricId,
     /// A verdict on a skill.

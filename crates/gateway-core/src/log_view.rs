@@ -64,6 +64,12 @@ pub struct LogView {
     /// The dialect of a request below `/compat`; absent for all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     compat: Option<String>,
+    /// The method of an MCP request; absent for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
+    /// The tool, prompt or resource of an MCP request; absent for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
     request_stored: BodyStorage,
     response_stored: BodyStorage,
     /// The first 200 characters of the last user text.
@@ -109,6 +115,8 @@ impl LogView {
             prompt: row.prompt.as_ref().map(|prompt| prompt.name.clone()),
             prompt_version: row.prompt.as_ref().map(|prompt| prompt.version),
             compat: row.compat.clone(),
+            operation: row.operation.clone(),
+            tool: row.tool.clone(),
             request_stored: row.request_stored,
             response_stored: row.response_stored,
             preview,

@@ -56,16 +56,19 @@ pub enum LogSource {
     Proxy,
     Api,
     Otel,
+    /// A call through the MCP gateway.
+    Mcp,
 }
 
 impl LogSource {
-    pub const ALL: [Self; 3] = [Self::Proxy, Self::Api, Self::Otel];
+    pub const ALL: [Self; 4] = [Self::Proxy, Self::Api, Self::Otel, Self::Mcp];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
             Self::Api => "api",
             Self::Otel => "otel",
+            Self::Mcp => "mcp",
         }
     }
 
@@ -197,6 +200,12 @@ pub struct LogRow {
     /// The dialect of a request below `/compat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compat: Option<String>,
+    /// The method of an MCP request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The tool, prompt or resource of an MCP request, as its server names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     pub request_stored: BodyStorage,
     pub response_stored: BodyStorage,
     /// Bodies are stored next to the row, not in its JSON.

@@ -4,7 +4,8 @@
 //! `*` allows everything. `proxy` allows all providers and models, and in the management API only the key's own log rows
 //! and usage. `read` allows what a viewer may read. `provider:` and `model:` scopes make the key a member that reads only
 //! its own log rows. Scopes of one of these kinds are alternatives. If a key has both provider and model scopes, a request
-//! must match one of each. A trailing `*` is a wildcard.
+//! must match one of each. A trailing `*` is a wildcard. `mcp:<server>` and `mcp:<server>/<tool>` allow MCP servers and
+//! single tools of them; they allow no model and nothing in the management API.
 
 use std::fmt;
 
@@ -19,6 +20,10 @@ enum Scope {
     Read,
     Provider(Pattern),
     Model(Pattern),
+    /// Whole servers.
+    Server(Pattern),
+    /// Tools of one server.
+    Tool(String, Pattern),
 }
 
 /// A name, or a prefix if the pattern ended in `*`.
@@ -35,7 +40,20 @@ impl Scope {
             (Self::Provider(bound), Self::Provider(pattern)) | (Self::Model(bound), Self::Model(pattern)) => {
                 bound.covers(pattern)
             }
+            (Self::Server(bound), Self::Server(pattern)) => bound.covers(pattern),
+            (Self::Server(bound), Self::Tool(server, _)) => bound.matches(server),
+            (Self::Tool(server, bound), Self::Tool(of, pattern)) => server == of && bound.covers(pattern),
             _ => self == other,
+        }
+    }
+}
+
+impl Scope {
+    fn allows_whole(&self, server: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Server(pattern) => pattern.matches(server),
+            _ => false,
         }
     }
 }
@@ -67,7 +85,10 @@ pub struct Scopes(Vec<Scope>);
 pub enum InvalidScope {
     #[error("scopes must not be empty: omit the field for full access, or name at least one scope")]
     Empty,
-    #[error("unknown scope '{0}': expected '*', 'proxy', 'read', 'provider:<name>' or 'model:<name>'")]
+    #[error(
+        "unknown scope '{0}': expected '*', 'proxy', 'read', 'provider:<name>', 'model:<name>' or \
+         'mcp:<server>[/<tool>]'"
+    )]
     Unknown(String),
     #[error("too many scopes: at most 100")]
     TooMany,
@@ -140,10 +161,38 @@ impl Scopes {
             match scope {
                 Scope::Provider(pattern) => providers.record(pattern.matches(provider)),
                 Scope::Model(pattern) => models.record(model.is_some_and(|model| pattern.matches(model))),
-                Scope::All | Scope::Proxy | Scope::Read => {}
+                Scope::All | Scope::Proxy | Scope::Read | Scope::Server(_) | Scope::Tool(..) => {}
             }
         }
         providers.granted() && models.granted()
+    }
+
+    /// Whether some MCP server may be within reach.
+    pub fn reach_mcp(&self) -> bool {
+        self.0.iter().any(|scope| matches!(scope, Scope::All | Scope::Server(_) | Scope::Tool(..)))
+    }
+
+    /// Whether the MCP server, or at least one of its tools, is allowed.
+    pub fn allow_server(&self, server: &str) -> bool {
+        self.0.iter().any(|scope| match scope {
+            Scope::All => true,
+            Scope::Server(pattern) => pattern.matches(server),
+            Scope::Tool(of, _) => of == server,
+            _ => false,
+        })
+    }
+
+    /// Whether the tool of the MCP server is allowed.
+    pub fn allow_tool(&self, server: &str, tool: &str) -> bool {
+        self.0.iter().any(|scope| match scope {
+            Scope::Tool(of, pattern) => of == server && pattern.matches(tool),
+            scope => scope.allows_whole(server),
+        })
+    }
+
+    /// Whether all that the MCP server has is allowed, not only tools.
+    pub fn allow_whole_server(&self, server: &str) -> bool {
+        self.0.iter().any(|scope| scope.allows_whole(server))
     }
 
     /// Whether the named model is allowed: its name, and the provider of each of its targets.
@@ -214,6 +263,13 @@ fn parse_one(text: &str) -> Result<Scope, InvalidScope> {
     match kind {
         "provider" if well_formed => Ok(Scope::Provider(Pattern::parse(name))),
         "model" if well_formed => Ok(Scope::Model(Pattern::parse(name))),
+        "mcp" if well_formed => match name.split_once('/') {
+            None => Ok(Scope::Server(Pattern::parse(name))),
+            Some((server, tool)) if !server.is_empty() && !server.contains('*') && !tool.is_empty() => {
+                Ok(Scope::Tool(server.to_owned(), Pattern::parse(tool)))
+            }
+            Some(_) => Err(unknown()),
+        },
         _ => Err(unknown()),
     }
 }
@@ -226,6 +282,10 @@ impl fmt::Display for Scope {
             Scope::Read => return f.write_str("read"),
             Scope::Provider(pattern) => ("provider", pattern),
             Scope::Model(pattern) => ("model", pattern),
+            Scope::Server(pattern) => ("mcp", pattern),
+            Scope::Tool(server, Pattern { text, open }) => {
+                return write!(f, "mcp:{server}/{text}{}", if *open { "*" } else { "" });
+            }
         };
         write!(f, "{kind}:{}{}", pattern.text, if pattern.open { "*" } else { "" })
     }
@@ -327,6 +387,40 @@ mod tests {
             let scopes = Scopes::parse(texts).unwrap();
             assert_eq!(scopes.allow(provider, *model), *expected, "{texts:?} {provider} {model:?}");
         }
+    }
+
+    #[test]
+    fn mcp_scopes_allow_servers_and_tools_and_nothing_else() {
+        for (texts, server, tool, expected) in [
+            (&["*"][..], "git", "a", true),
+            (&["mcp:git"], "git", "a", true),
+            (&["mcp:git"], "other", "a", false),
+            (&["mcp:g*"], "git", "a", true),
+            (&["mcp:git/get_*"], "git", "get_user", true),
+            (&["mcp:git/get_*"], "git", "delete", false),
+            (&["mcp:git/a", "mcp:other"], "git", "b", false),
+            (&["proxy"], "git", "a", false),
+            (&["read", "model:a"], "git", "a", false),
+        ] {
+            let scopes = Scopes::parse(texts).unwrap();
+            assert_eq!(scopes.allow_tool(server, tool), expected, "{texts:?} {server}/{tool}");
+            assert_eq!(Vec::<String>::from(scopes), texts);
+        }
+        let only = Scopes::parse(&["mcp:git/a"]).unwrap();
+        assert!(only.reach_mcp() && only.allow_server("git") && !only.allow_whole_server("git"));
+        assert!(!only.allow("openai", Some("gpt-4o")) && !only.allow_provider("openai"));
+        assert_eq!((only.max_role(), only.reads_all()), (None, false));
+        assert!(!Scopes::parse(&["proxy"]).unwrap().reach_mcp());
+        for bad in ["mcp:", "mcp:/a", "mcp:git/", "mcp:g*/a"] {
+            assert!(Scopes::parse(&[bad]).is_err(), "{bad}");
+        }
+        let within = |inner: &str, outer: &str| {
+            Scopes::parse(&[inner]).unwrap().is_within(&Scopes::parse(&[outer]).unwrap())
+        };
+        assert!(
+            within("mcp:git/a", "mcp:git") && within("mcp:git/a", "mcp:git/*") && within("mcp:a", "mcp:*")
+        );
+        assert!(!within("mcp:git", "mcp:git/*") && !within("mcp:git/a", "mcp:other"));
     }
 
     #[test]

@@ -61,6 +61,8 @@ const STATE: &[(&str, &str)] = &[
     ("limits", include_str!("../migrations/0029_limits.sql")),
     ("user_budgets", include_str!("../migrations/0030_user_budgets.sql")),
     ("alerts", include_str!("../migrations/0031_alerts.sql")),
+    ("skill_files", include_str!("../migrations/0032_skill_files.sql")),
+    ("mcp", include_str!("../migrations/0033_mcp.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -75,6 +77,7 @@ const LOGS: &[(&str, &str)] = &[
     ("word_runs", include_str!("../migrations/logs/0010_word_runs.sql")),
     ("limits", include_str!("../migrations/logs/0011_limits.sql")),
     ("user_spend", include_str!("../migrations/logs/0012_user_spend.sql")),
+    ("mcp", include_str!("../migrations/logs/0013_mcp.sql")),
 ];
 
 impl Part {
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 31] = [
+    const RELEASED_STATE: [(&str, &str); 33] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -360,8 +363,10 @@ mod tests {
         ("limits", "12aebfd5a11e3ed78f425de21a9d4932c78d82e6a5765d82ac585a460f759f7b"),
         ("user_budgets", "4eca245754c0ae829bd5a38a2c0cc465ff36556ba4b3cf0178c6f4d7f15a097d"),
         ("alerts", "0510a1f0c577066b9222de998a108a2dfde25d153edddfc839e33e7b4420af97"),
+        ("skill_files", "95b5d809bb76563bfb87ffaef5101f2c90d935fc7b0ad3f2895c424d12ec1dba"),
+        ("mcp", "0b6e4ad27dfa8925e050a5169d2465376cb7916b458aedfb7c91656033efe741"),
     ];
-    const RELEASED_LOGS: [(&str, &str); 12] = [
+    const RELEASED_LOGS: [(&str, &str); 13] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
         ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
         ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
@@ -374,6 +379,7 @@ mod tests {
         ("word_runs", "4c3ade0267c9cac57eff30b464300793399c7bfbc07c1fbad203801ed3076e0a"),
         ("limits", "84903852785fdc9c76df3f82ee823ff0fd431b03e399496152b812d927fe2394"),
         ("user_spend", "ec90192776b742f4dc006a5ea1744f5504f62621a10013f155eaeb7bd02223f1"),
+        ("mcp", "7bdcc61d189eb2cf2943c38066a2dd15a790f08b9a7f17557400bd46127c5734"),
     ];
 
     #[test]

@@ -8,9 +8,9 @@ use gateway_core::accounts::KeyHash;
 use gateway_core::evaluators::EvaluatorKind;
 use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
-    AlertId, AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InviteId,
-    JobId, KeyId, LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId, UserId,
-    VerdictId, WebhookId,
+    AlertId, AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InstallLinkId,
+    InviteId, JobId, KeyId, LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId,
+    UserId, VerdictId, WebhookId,
 };
 use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;
@@ -74,6 +74,7 @@ arg_from! {
     LimitId => Text, |v: LimitId| v.to_string();
     EventId => Text, |v: EventId| v.to_string();
     InviteId => Text, |v: InviteId| v.to_string();
+    InstallLinkId => Text, |v: InstallLinkId| v.to_string();
     JobId => Text, |v: JobId| v.to_string();
     SkillId => Text, |v: SkillId| v.to_string();
     RubricId => Text, |v: RubricId| v.to_string();
@@ -299,6 +300,7 @@ parsed_columns!(
     EventId,
     ExportId,
     InviteId,
+    InstallLinkId,
     JobId,
     KeyId,
     LimitId,

@@ -20,7 +20,7 @@ pub struct StoredRubric {
 }
 
 const COLUMNS: &str = "id, org_id, judge_provider, judge_model, embed_provider, embed_model, embed_dims, weights, \
-                       pass_threshold, allowed_verdict_sources, revision, created_at, updated_at";
+                       pass_threshold, allowed_verdict_sources, allow_files, revision, created_at, updated_at";
 
 pub async fn find(db: &Db, org: OrgId) -> Result<Option<StoredRubric>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM rubrics WHERE org_id = $1");
@@ -44,10 +44,11 @@ pub async fn find_or_insert_for_update(
         weights,
         pass_threshold,
         allowed_verdict_sources,
+        allow_files,
     } = seed;
     // For an existing row, the update that changes nothing takes the row lock.
     let sql = format!(
-        "INSERT INTO rubrics ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11) \
+        "INSERT INTO rubrics ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $12) \
          ON CONFLICT (org_id) DO UPDATE SET org_id = excluded.org_id RETURNING {COLUMNS}"
     );
     let row = tx
@@ -64,6 +65,7 @@ pub async fn find_or_insert_for_update(
                 json(weights),
                 *pass_threshold,
                 json(allowed_verdict_sources),
+                json(allow_files),
                 now
             ],
         )
@@ -93,11 +95,12 @@ pub async fn update(tx: &mut Tx, id: RubricId, rubric: &Rubric, now: Timestamp) 
         weights,
         pass_threshold,
         allowed_verdict_sources,
+        allow_files,
     } = rubric;
     tx.exec(
         "UPDATE rubrics SET judge_provider = $2, judge_model = $3, embed_provider = $4, embed_model = $5, \
          embed_dims = $6, weights = $7, pass_threshold = $8, allowed_verdict_sources = $9, \
-         revision = revision + 1, updated_at = $10 WHERE id = $1",
+         allow_files = $10, revision = revision + 1, updated_at = $11 WHERE id = $1",
         args![
             id,
             judge_provider,
@@ -108,6 +111,7 @@ pub async fn update(tx: &mut Tx, id: RubricId, rubric: &Rubric, now: Timestamp) 
             json(weights),
             *pass_threshold,
             json(allowed_verdict_sources),
+            json(allow_files),
             now
         ],
     )
@@ -128,6 +132,7 @@ fn read(row: &Row) -> Result<StoredRubric, StoreError> {
             weights: row.json("weights")?,
             pass_threshold: row.get("pass_threshold")?,
             allowed_verdict_sources: row.json("allowed_verdict_sources")?,
+            allow_files: row.json("allow_files")?,
         },
         revision: row.get("revision")?,
         created_at: row.get("created_at")?,

@@ -25,10 +25,12 @@ const fn column(part: Part, table: &'static str, key: &'static str, column: &'st
     SealedColumn { part, table, org: "org_id", key, column }
 }
 
-pub const SEALED_COLUMNS: [SealedColumn; 8] = [
+pub const SEALED_COLUMNS: [SealedColumn; 10] = [
     column(Part::State, "provider_credentials", "name", "api_key"),
     column(Part::State, "provider_credentials", "name", "api_keys"),
     column(Part::State, "provider_credentials", "name", "headers"),
+    column(Part::State, "mcp_servers", "name", "secrets"),
+    column(Part::State, "mcp_connections", "id", "headers"),
     column(Part::State, "webhooks", "id", "secret"),
     column(Part::State, "webhooks", "id", "previous_secret"),
     SealedColumn { part: Part::State, table: "audit_keys", org: "'system'", key: "id", column: "sealed" },

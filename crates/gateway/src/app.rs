@@ -25,6 +25,7 @@ use crate::health::HealthCache;
 use crate::internal_call::InternalCaller;
 use crate::jobs::JobServices;
 use crate::log::quotas::LogQuotas;
+use crate::mcp::Mcp;
 use crate::proxy::state::ProxyState;
 use crate::quotas::QuotaUsage;
 use crate::services::Services;
@@ -40,6 +41,7 @@ pub struct App {
     pub cluster: Arc<Cluster>,
     pub attempts: Arc<AttemptLimits>,
     pub passwords: Passwords,
+    pub mcp: Arc<Mcp>,
     /// Model calls of the gateway itself.
     pub models: InternalCaller,
     pub jobs: Arc<JobServices>,

@@ -29,6 +29,8 @@ pub mod limits;
 pub mod loading_cache;
 pub mod log;
 mod low_priority;
+pub mod mcp;
+pub mod mcp_servers;
 pub mod memory;
 pub mod metrics;
 pub mod models;

@@ -84,6 +84,14 @@ fn reseal(column: SealedColumn, vault: &Vault, stored: &SealedValue) -> Result<O
             let owner = format!("webhook/{}", stored.row);
             vault.reseal(&encryption_context(&stored.org, &owner, "secret"), &stored.value)
         }
+        ("mcp_servers", name) => {
+            let owner = format!("mcp/{}", stored.row);
+            vault.reseal(&encryption_context(&stored.org, &owner, name), &stored.value)
+        }
+        ("mcp_connections", name) => {
+            let owner = format!("mcp-connection/{}", stored.row);
+            vault.reseal(&encryption_context(&stored.org, &owner, name), &stored.value)
+        }
         ("audit_keys", _) => vault.reseal(&key_context(&stored.row), &stored.value),
         (_, name) => {
             let owner = format!("export/{}", stored.row);

@@ -1,51 +1,78 @@
 import { getRouteApi } from '@tanstack/react-router'
-import { Columns3, Download, Pause, Play } from 'lucide-react'
 import { useCallback, useMemo, useRef, useState } from 'react'
 import { api } from '@/api/client'
+import { ApiError } from '@/api/error'
 import type { LogRow } from '@/api/logs'
+import { useSession } from '@/api/session'
 import { useWidth } from '@/charts/useWidth'
-import { download } from '@/lib/download'
 import { plural } from '@/lib/format'
-import { ROW_HEIGHT, setPrefs, usePrefs, type Density } from '@/lib/prefs'
+import { ROW_HEIGHT, useLogsPrefs, usePrefs } from '@/lib/prefs'
+import { hasField, searchedWords } from '@/lib/query'
 import type { RangeSearch } from '@/lib/range'
 import { useShortcuts } from '@/lib/shortcuts'
-import { Button, ErrorPanel, FilterChips, FilterMenu, Input, Menu, MenuChoice, MenuLabel, MenuLine, NoMatch, Page, SkeletonRows } from '@/ui'
+import { Dialog, ErrorPanel, NoMatch, Page, SkeletonRows } from '@/ui'
+import { SearchHits } from '@/ui/Marked'
 import { VirtualTable } from '@/ui/VirtualTable'
 import { WithLogDrawer } from './log/LogDrawer'
 import { Announcer } from './logs/Announcer'
-import { visibleColumns, logColumns } from './logs/columns'
+import { logColumns, visibleColumns } from './logs/columns'
+import { ColumnsMenu } from './logs/ColumnsMenu'
+import { ExportDialog } from './logs/ExportDialog'
+import { Facets } from './logs/Facets'
 import { LiveBadge } from './logs/LiveBadge'
 import { LogsEmpty } from './logs/LogsEmpty'
-import { FILTERS, type LogsSearch } from './logs/search'
-import { useFilters } from './logs/useFilters'
+import { PartialNote } from './logs/Partial'
+import { QueryBox } from './logs/QueryBox'
+import { effectiveQuery, nextSort, orderOf, type LogsSearch, type SortField } from './logs/search'
+import { SelectionBar } from './logs/SelectionBar'
+import { Toolbar } from './logs/Toolbar'
 import { useLogRows } from './logs/useLogRows'
-import { VolumeBar } from './logs/VolumeBar'
+import { useSelection } from './logs/useSelection'
+import { ViewsMenu, type ViewSearch } from './logs/ViewsMenu'
+import { VolumeChart } from './logs/VolumeChart'
 
 const route = getRouteApi('/shell/logs')
+/** Below this width of the page the filters open as a dialog. */
+const SIDEBAR_FROM = 760
+const DAY_MS = 86_400_000
 
 export function Logs() {
   const search: LogsSearch & RangeSearch = route.useSearch()
   const navigate = route.useNavigate()
-  const prefs = usePrefs()
+  const session = useSession()
+  const { zone, density } = usePrefs()
+  const [prefs, setLogsPrefs] = useLogsPrefs(session?.userId ?? '')
   const [box, width] = useWidth<HTMLDivElement>(1000)
   const [paused, setPaused] = useState(false)
   const [atTop, setAtTop] = useState(true)
   const [topKey, setTopKey] = useState(0)
   const [cursor, setCursor] = useState<number | null>(null)
-  const searchField = useRef<HTMLInputElement>(null)
-  const { list, rows, pending, latest, received, live, state, bounds, showPending } = useLogRows(search, paused || !atTop)
+  const [filtersOpen, setFiltersOpen] = useState(false)
+  const [exporting, setExporting] = useState<'all' | 'selected' | null>(null)
+  const queryBox = useRef<HTMLInputElement>(null)
+  const { list, rows, query, lastPage, pending, latest, received, live, state, bounds, showPending } = useLogRows(search, paused || !atTop)
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { staleTime: 60_000 })
-  const filters = useFilters(search, keys.data?.keys ?? [])
+  const text = search.query ?? ''
+  const effective = effectiveQuery(search)
+  const selection = useSelection(`${effective} ${search.sort ?? ''}`, rows)
+  const words = useMemo(() => searchedWords(text), [text])
 
   const set = useCallback(
     (change: Partial<LogsSearch & RangeSearch>, replace = false) => void navigate({ search: (before) => ({ ...before, ...change }), replace }),
     [navigate],
   )
-  const clear = () => set(Object.fromEntries(FILTERS.map((name) => [name, undefined])))
-  const filtered = FILTERS.some((name) => search[name] !== undefined)
+  const setQuery = (next: string) => set({ query: next || undefined })
+  const clear = () => set({ query: undefined })
 
-  const all = useMemo(() => logColumns({ zone: prefs.zone, keyName: (id) => keys.data?.keys.find((key) => key.id === id)?.name ?? id.slice(0, 8) }), [prefs.zone, keys.data])
-  const columns = visibleColumns(all, width, prefs.hiddenColumns)
+  const withDate = Date.parse(bounds.to) - Date.parse(bounds.from) > DAY_MS
+  const all = useMemo(() => logColumns({ zone, withDate, keyName: (id) => keys.data?.keys.find((key) => key.id === id)?.name ?? id.slice(0, 8) }), [zone, withDate, keys.data])
+  const order = orderOf(search.sort)
+  const wide = width >= SIDEBAR_FROM
+  const showSidebar = wide && prefs.facets === 'open' && search.log === undefined
+  const columns = visibleColumns(all, width - (showSidebar ? 224 : 0), prefs)
+  const orgId = session?.orgId ?? ''
+  const { log: _log, tab: _tab, ...view } = search
+  const viewSearch = Object.fromEntries(Object.entries(view).filter((entry): entry is [string, string] => typeof entry[1] === 'string')) as ViewSearch
 
   const open = (row: LogRow) => {
     setCursor(row.id)
@@ -74,110 +101,105 @@ export function Logs() {
   useShortcuts({
     j: () => step(1),
     k: () => step(-1),
+    x: () => {
+      const row = rows.find((one) => one.id === selected)
+      if (row) selection.toggle(row, false)
+    },
     Enter: () => {
       const row = rows.find((one) => one.id === cursor)
       if (row) open(row)
     },
-    '/': () => searchField.current?.focus(),
-    ' ': togglePause,
+    '/': () => queryBox.current?.focus(),
+    ...(live && { ' ': togglePause }),
   })
-  const onEnd = useCallback(() => {
+  const more = useCallback(() => {
     if (list.hasNextPage && !list.isFetchingNextPage) void list.fetchNextPage()
   }, [list.hasNextPage, list.isFetchingNextPage, list.fetchNextPage])
 
+  const failure: unknown = list.error
+  const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
+  const facets = <Facets query={text} effective={effective} from={bounds.from} to={bounds.span === null ? bounds.to : undefined} onQuery={setQuery} />
   return (
-    <WithLogDrawer logId={search.log} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab }, true)} onClose={() => set({ log: undefined, tab: undefined })}>
-      <Page
-        fixed
-        title="Logs"
-        beside={live && <LiveBadge state={state} paused={paused} />}
-        actions={
-          <>
-            <form
-              role="search"
-              onSubmit={(event) => {
-                event.preventDefault()
-                set({ q: searchField.current?.value.trim() || undefined })
-              }}
-            >
-              <Input ref={searchField} key={search.q ?? ''} type="search" aria-label="Words in bodies" placeholder="Words in bodies  /" defaultValue={search.q ?? ''} className="w-48" onBlur={(event) => event.target.value.trim() !== (search.q ?? '') && set({ q: event.target.value.trim() || undefined })} />
-            </form>
-            <FilterMenu filters={filters} onChange={(name, value) => set({ [name]: value })} />
-            {live && (
-              <Button icon={paused ? <Play size={14} aria-hidden /> : <Pause size={14} aria-hidden />} onClick={togglePause} title="Space">
-                {paused ? 'Go on' : 'Pause'}
-              </Button>
-            )}
-            <Menu trigger={<Button square aria-label="Columns and density" icon={<Columns3 size={14} aria-hidden />} />}>
-              <MenuLabel>Rows</MenuLabel>
-              {(Object.keys(ROW_HEIGHT) as Density[]).map((density) => (
-                <MenuChoice key={density} checked={prefs.density === density} onSelect={() => setPrefs({ density })}>
-                  {density}
-                </MenuChoice>
-              ))}
-              <MenuLine />
-              <MenuLabel>Columns</MenuLabel>
-              {all.map((column) => (
-                <MenuChoice key={column.key} checked={!prefs.hiddenColumns.includes(column.key)} onSelect={() => setPrefs({ hiddenColumns: toggled(prefs.hiddenColumns, column.key) })}>
-                  {column.header}
-                </MenuChoice>
-              ))}
-            </Menu>
-            <Button square aria-label="Download what is loaded as JSON lines" title="Download what is loaded as JSON lines" blocked={rows.length === 0 && 'Nothing is loaded'} icon={<Download size={14} aria-hidden />} onClick={() => download('logs.jsonl', 'application/x-ndjson', rows.map((row) => JSON.stringify(row)).join('\n'))} />
-          </>
-        }
-      >
-        {filtered && (
-          <div className="flex flex-wrap items-center gap-1 px-4 pb-2">
-            <FilterChips filters={filters} onChange={(name, value) => set({ [name]: value })} />
-            <Button size="sm" kind="ghost" onClick={clear}>
-              Clear
-            </Button>
-          </div>
-        )}
-        <VolumeBar search={search} range={bounds} onRange={(from, to) => set({ from, to, range: undefined })} />
-        <div ref={box} className="relative flex min-h-0 flex-1 flex-col">
-          {list.isError ? (
-            <div className="p-4">
-              <ErrorPanel error={list.error} what="the logs" onRetry={() => void list.refetch()} />
-            </div>
-          ) : !list.data ? (
-            <SkeletonRows rows={16} height={ROW_HEIGHT[prefs.density]} />
-          ) : rows.length === 0 ? (
-            filtered ? <NoMatch what="requests" chips={<FilterChips filters={filters} onChange={(name, value) => set({ [name]: value })} />} onClear={clear} /> : <LogsEmpty />
-          ) : (
-            <VirtualTable
-              label="Requests"
-              columns={columns}
-              rows={rows}
-              rowId={(row) => row.id}
-              rowHeight={ROW_HEIGHT[prefs.density]}
-              rowCount={list.hasNextPage ? -1 : rows.length + 1}
-              selected={selected}
-              onOpen={open}
-              onMove={move}
-              onEnd={onEnd}
-              onTop={onTop}
-              topKey={topKey}
-              fresh={(row) => latest.has(row.id)}
-              footer={list.isFetchingNextPage ? <SkeletonRows rows={2} height={ROW_HEIGHT[prefs.density]} /> : undefined}
+    <WithLogDrawer logId={search.log} words={words} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab }, true)} onClose={() => set({ log: undefined, tab: undefined })}>
+      <Page fixed title="Logs" beside={live && <LiveBadge state={state} paused={paused} />}>
+        <div className="flex flex-col gap-2 px-4 pb-2">
+          <QueryBox value={text} onChange={setQuery} error={queryError} inputRef={queryBox} />
+          <Toolbar
+            facets={{ open: wide ? prefs.facets === 'open' : filtersOpen, onToggle: () => (wide ? setLogsPrefs({ facets: prefs.facets === 'open' ? 'closed' : 'open' }) : setFiltersOpen(true)) }}
+            own={{ shown: search.own === 'show', blocked: hasField(text, 'source'), onToggle: () => set({ own: search.own === 'show' ? undefined : 'show' }) }}
+            pause={live ? { paused, onToggle: togglePause } : null}
+            onExport={() => setExporting('all')}
+            end={<ColumnsMenu columns={all} width={width} prefs={prefs} onChange={setLogsPrefs} />}
+          >
+            <ViewsMenu
+              current={viewSearch}
+              views={prefs.views[orgId] ?? []}
+              onChange={(views) => setLogsPrefs({ views: { ...prefs.views, [orgId]: views } })}
+              onOpen={(next) => void navigate({ search: () => ({ ...(search.range && { range: search.range }), ...next }) })}
             />
-          )}
-          <Announcer total={received} />
-          {pending.length > 0 && (
-            <button type="button" className="chip absolute top-9 left-1/2 z-20 min-h-7 -translate-x-1/2 border-accent bg-accent text-on-accent shadow-float" onClick={jumpToTop}>
-              {pending.length} new
-            </button>
-          )}
+          </Toolbar>
         </div>
-        <p className="flex items-center gap-3 border-t border-line bg-surface px-4 py-1 text-xs text-muted tabular-nums">
-          {plural(rows.length, 'row')} loaded{list.hasNextPage ? ', more below' : ''}
-        </p>
+        {!queryError && <VolumeChart query={effective} range={bounds} live={bounds.span !== null} onRange={(from, to) => set({ from, to, range: undefined })} />}
+        <div ref={box} className="flex min-h-0 flex-1">
+          {showSidebar && !queryError && (
+            <aside aria-label="Filters" className="w-56 shrink-0 overflow-y-auto border-r border-line bg-surface" tabIndex={0}>
+              {facets}
+            </aside>
+          )}
+          <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
+            {queryError ? null : list.isError ? (
+              <div className="p-4">
+                <ErrorPanel error={list.error} what="the logs" onRetry={() => void list.refetch()} />
+              </div>
+            ) : !list.data ? (
+              <SkeletonRows rows={16} height={ROW_HEIGHT[density]} />
+            ) : rows.length === 0 ? (
+              text === '' ? <LogsEmpty /> : <NoMatch what="requests" onClear={clear} chips={<code className="rounded-sm bg-sunken px-2 py-1 break-all">{text}</code>} />
+            ) : (
+              <SearchHits words={words}>
+                <VirtualTable
+                  label="Requests"
+                  columns={columns}
+                  rows={rows}
+                  rowId={(row) => row.id}
+                  rowHeight={ROW_HEIGHT[density]}
+                  rowCount={list.hasNextPage ? -1 : rows.length + 1}
+                  selected={selected}
+                  onOpen={open}
+                  onMove={move}
+                  onEnd={more}
+                  onTop={onTop}
+                  topKey={topKey}
+                  order={order}
+                  onOrder={(field) => set({ sort: nextSort(order, field as SortField) })}
+                  onResize={(key, size) => setLogsPrefs({ widths: { ...prefs.widths, [key]: size } })}
+                  choice={{ ids: selection.ids, label: (row) => `Select request ${row.id}`, onToggle: selection.toggle, onToggleAll: selection.toggleAll }}
+                  fresh={(row) => latest.has(row.id)}
+                  footer={list.isFetchingNextPage ? <SkeletonRows rows={2} height={ROW_HEIGHT[density]} /> : undefined}
+                />
+              </SearchHits>
+            )}
+            <Announcer total={received} />
+            {pending.length > 0 && (
+              <button type="button" className="chip absolute top-9 left-1/2 z-20 min-h-7 -translate-x-1/2 border-accent bg-accent text-on-accent shadow-float" onClick={jumpToTop}>
+                {pending.length} new
+              </button>
+            )}
+            <PartialNote page={lastPage} busy={list.isFetchingNextPage} onMore={more} />
+          </div>
+        </div>
+        {selection.chosen.length > 0 ? (
+          <SelectionBar rows={selection.chosen} onExport={() => setExporting('selected')} onClear={selection.clear} />
+        ) : (
+          <p className="flex items-center gap-3 border-t border-line bg-surface px-4 py-1 text-xs text-muted tabular-nums">
+            {plural(rows.length, 'row')} loaded{list.hasNextPage ? ', more below' : ''}
+          </p>
+        )}
+        <Dialog open={filtersOpen && !wide} size="sm" title="Filters" onClose={() => setFiltersOpen(false)}>
+          {facets}
+        </Dialog>
+        {exporting && <ExportDialog query={query} selected={exporting === 'selected' ? selection.chosen : []} onClose={() => setExporting(null)} />}
       </Page>
     </WithLogDrawer>
   )
-}
-
-function toggled(names: readonly string[], name: string): string[] {
-  return names.includes(name) ? names.filter((other) => other !== name) : [...names, name]
 }

@@ -1,4 +1,5 @@
 import { useNavigate } from '@tanstack/react-router'
+import { lazy, Suspense } from 'react'
 import { api } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { TimeChart } from '@/charts/TimeChart'
@@ -9,9 +10,12 @@ import { bucketStarts, statusSeries, topSeries } from '@/lib/series'
 import { useRange } from '@/lib/useRange'
 import { ErrorPanel, Page, Skeleton, SkeletonCards } from '@/ui'
 import { Components } from './overview/Components'
-import { FirstRun } from './overview/FirstRun'
 import { SummaryStats } from './overview/SummaryStats'
 import { NewestErrors, TopModels } from './overview/Tables'
+
+// Not part of the first load: most organizations have requests, and limits come last on the page.
+const FirstRun = lazy(() => import('./overview/FirstRun').then(({ FirstRun: Component }) => ({ default: Component })))
+const LimitsCard = lazy(() => import('./overview/Limits'))
 
 /** Overview: health, traffic and cost. */
 export function Overview() {
@@ -26,7 +30,9 @@ export function Overview() {
       ) : !anyLogs.data ? (
         <Loading />
       ) : anyLogs.data.logs.length === 0 ? (
-        <FirstRun />
+        <Suspense fallback={<Loading />}>
+          <FirstRun />
+        </Suspense>
       ) : (
         <Board range={range} />
       )}
@@ -51,7 +57,7 @@ function Board({ range }: { range: Range }) {
     zone,
     step: INTERVAL_MS[interval],
     starts: bucketStarts(buckets),
-    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end) } }),
+    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end), own: 'show' } }),
     onRange: (begin: number, end: number) => void navigate({ to: '/', search: { from: iso(begin), to: iso(end) } }),
   }
   const total = (pick: (bucket: (typeof buckets)[number]) => number | null) => buckets.reduce((sum, bucket) => sum + (pick(bucket) ?? 0), 0)
@@ -60,7 +66,7 @@ function Board({ range }: { range: Range }) {
     <>
       <SummaryStats range={range} />
       <div className="grid gap-4 lg:grid-cols-2">
-        <TimeChart {...shared} title="Requests" kind="bars" series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
+        <TimeChart {...shared} title="Requests" kind="bars" whole series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
         <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
         <TimeChart
           {...shared}
@@ -87,6 +93,9 @@ function Board({ range }: { range: Range }) {
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <TopModels range={range} />
         <NewestErrors range={range} />
+        <Suspense fallback={null}>
+          <LimitsCard />
+        </Suspense>
       </div>
     </>
   )

@@ -4,6 +4,7 @@ import { useLiveLogs } from '@/api/logs'
 import { invalidate } from '@/api/query'
 import { compact, duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { term } from '@/lib/query'
 import { CopyButton, ErrorPanel, Page, SkeletonCards, SkeletonRows, Tabs } from '@/ui'
 import { WithLogDrawer } from './log/LogDrawer'
 import { SessionConversation } from './sessions/SessionConversation'
@@ -20,7 +21,7 @@ export function Session() {
   const navigate = route.useNavigate()
   const { zone } = usePrefs()
   const query = api.useQuery('get', '/api/v1/sessions/{sessionId}', { params: { path: { sessionId } } })
-  useLiveLogs({ session_id: sessionId }, () => void invalidate(`/api/v1/sessions/{sessionId}`))
+  useLiveLogs((row) => row.session_id === sessionId, () => void invalidate(`/api/v1/sessions/{sessionId}`))
   const session = query.data
   const set = (change: Partial<SessionSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
   const open = (log: number) => set({ log })
@@ -32,7 +33,7 @@ export function Session() {
           beside={<CopyButton value={sessionId} label="Copy the session id" />}
           about={session && `${time(session.started_at, zone)}, ${duration(Date.parse(session.last_seen_at) - Date.parse(session.started_at))} long`}
           actions={
-            <Link to="/logs" search={{ session_id: sessionId }} className="btn">
+            <Link to="/logs" search={{ query: term('session', sessionId), own: 'show' }} className="btn">
               Show in logs
             </Link>
           }

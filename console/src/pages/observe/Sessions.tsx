@@ -75,7 +75,7 @@ function None() {
       title="No sessions in this range"
       more={<Code label="A header on each request" code={'-H "X-Gateway-Session: conversation-42" -H "X-Gateway-User: ada"'} />}
     >
-      Name the session and the user in a header, and what one person lived through can be read from beginning to end.
+      Send the session and the user in headers to read a conversation from beginning to end.
     </Empty>
   )
 }

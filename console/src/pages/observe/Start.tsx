@@ -28,7 +28,7 @@ export function Start() {
           about="Send one request through the gateway and watch it arrive. It needs no account at any provider."
           actions={
             <Link to="/" className="btn">
-              Skip to console
+              Go to dashboard
             </Link>
           }
         >
@@ -39,7 +39,7 @@ export function Start() {
             <Step number={2} title="Send a request" done={copied || row !== null}>
               <TryIt rawKey={key} onCopied={() => setCopied(true)} />
             </Step>
-            <Step number={3} title="It arrives" done={row !== null}>
+            <Step number={3} title="Waiting for your request" done={row !== null}>
               <FirstRequest request={firstRequest} onOpen={() => setClosed(false)} />
             </Step>
             <Step number={4} title="What next" done={false}>

@@ -62,7 +62,7 @@ export function Apps() {
     toast(`${app.name} is unregistered`)
   }
   return (
-    <Page title="Apps" about="What your keys are for." actions={apps.length > 0 && create}>
+    <Page title="Apps" about="Group keys by application." actions={apps.length > 0 && create}>
       {list.isPending ? (
         <SkeletonRows rows={4} />
       ) : list.isError ? (

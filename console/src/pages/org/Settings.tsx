@@ -18,7 +18,7 @@ export function Settings() {
   const query = api.useQuery('get', '/api/v1/orgs/{orgId}', { params: { path: { orgId } } })
   const org = query.data
   return (
-    <Page title="Settings" about="Of the organization; what is yours alone is under Account.">
+    <Page title="Settings" about="Organization settings. Personal settings are under Account.">
       {query.isError ? (
         <ErrorPanel error={query.error} what="the settings" onRetry={() => void query.refetch()} />
       ) : !org ? (

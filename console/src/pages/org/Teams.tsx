@@ -29,7 +29,7 @@ export function Teams() {
     toast(`${team.name} is deleted`)
   }
   return (
-    <Page title="Teams" about="Usage and budgets can be told apart by team." actions={teams.length > 0 && create}>
+    <Page title="Teams" about="Track usage and set budgets per team." actions={teams.length > 0 && create}>
       {list.isPending ? (
         <SkeletonCards cards={3} />
       ) : list.isError ? (

@@ -148,6 +148,11 @@ fn call_span(row: &LogRow, context: SpanContext, content: bool) -> Span {
     attributes.maybe_text(&names::OPERATION, operation);
     attributes.text(&names::PROVIDER, provider_name(&row.provider));
     attributes.maybe_text(&names::REQUEST_MODEL, row.model.as_deref());
+    if row.source == LogSource::Mcp {
+        attributes.maybe_text(&names::MCP_METHOD, row.operation.as_deref());
+        let is_tool = row.operation.as_deref() == Some(TOOL_CALL);
+        attributes.maybe_text(&names::TOOL_NAME, row.tool.as_deref().filter(|_| is_tool));
+    }
     attributes.flag(&names::STREAM, row.stream);
     usage_attributes(row, &mut attributes);
     if let Some(ttft) = row.ttft_ms.filter(|_| row.stream) {
@@ -164,7 +169,8 @@ fn call_span(row: &LogRow, context: SpanContext, content: bool) -> Span {
         attributes.text(&names::ERROR, &code);
     }
     gateway_attributes(row, &mut attributes);
-    if content {
+    // The bodies of other rows are those of models.
+    if content && row.source != LogSource::Mcp {
         content_attributes(row, &mut attributes);
     }
     let message = row.attempts.last().and_then(|attempt| attempt.error.clone());
@@ -320,7 +326,13 @@ fn error_status(message: Option<String>) -> Status {
     Status { message: message.unwrap_or_default(), code: STATUS_ERROR }
 }
 
+/// The method of a call of a tool.
+const TOOL_CALL: &str = "tools/call";
+
 fn operation_name(row: &LogRow) -> Option<&str> {
+    if row.source == LogSource::Mcp {
+        return (row.operation.as_deref() == Some(TOOL_CALL)).then_some("execute_tool");
+    }
     if row.source == LogSource::Otel {
         // Ingestion stores the span's operation as the row's path.
         return Some(row.path.as_str()).filter(|path| !path.starts_with('/'));
@@ -335,6 +347,9 @@ fn operation_name(row: &LogRow) -> Option<&str> {
 }
 
 fn span_name(row: &LogRow, operation: Option<&str>) -> String {
+    if let Some(method) = row.operation.as_deref().filter(|_| row.source == LogSource::Mcp) {
+        return row.tool.as_ref().map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
+    }
     match (operation, row.model.as_deref()) {
         (Some(operation), Some(model)) => format!("{operation} {model}"),
         (Some(operation), None) => operation.to_owned(),

@@ -134,6 +134,8 @@ fn log_row(
         metadata: metadata(span, service),
         traceparent: traceparent(&trace, span),
         compat: None,
+        operation: None,
+        tool: None,
         request_stored,
         response_stored,
         request,

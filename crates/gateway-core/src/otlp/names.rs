@@ -49,6 +49,8 @@ names! {
     INPUT_MESSAGES = "gen_ai.input.messages";
     OUTPUT_MESSAGES = "gen_ai.output.messages";
     SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions";
+    TOOL_NAME = "gen_ai.tool.name";
+    MCP_METHOD = "mcp.method.name";
     ERROR = "error.type", "exception.type";
     HTTP_METHOD = "http.request.method";
     HTTP_STATUS = "http.response.status_code", "http.status_code";

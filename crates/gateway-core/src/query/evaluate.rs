@@ -83,6 +83,7 @@ fn text_of<'a>(field: Field, key: Option<&str>, row: &'a LogRow) -> Option<Cow<'
         Field::Method => text(Some(&row.method)),
         Field::Path => text(Some(&row.path)),
         Field::Compat => text(row.compat.as_deref()),
+        Field::Tool => text(row.tool.as_deref()),
         Field::Request => text(Some(&row.request_id)),
         Field::Metadata => metadata_text(&row.metadata, key?).map(Cow::Owned),
         Field::Status

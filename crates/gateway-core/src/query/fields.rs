@@ -35,6 +35,7 @@ pub enum Field {
     Method,
     Path,
     Compat,
+    Tool,
     Request,
     Id,
     Time,
@@ -121,11 +122,12 @@ const fn group(line: FieldInfo) -> FieldInfo {
 }
 
 const LEVELS: &[&str] = &["info", "warn", "error"];
-const SOURCES: &[&str] = &[LogSource::Proxy.as_str(), LogSource::Api.as_str(), LogSource::Otel.as_str()];
+const SOURCES: &[&str] =
+    &[LogSource::Proxy.as_str(), LogSource::Api.as_str(), LogSource::Otel.as_str(), LogSource::Mcp.as_str()];
 const CACHES: &[&str] = &["hit", "miss", "refresh"];
 
 /// Every field, in the order of the documentation. `metadata` stands for `metadata.key` with any key.
-pub const FIELDS: [FieldInfo; 31] = [
+pub const FIELDS: [FieldInfo; 32] = [
     group(info(Field::Status, "status", Kind::Status, ("The status of the response.", "status:error"))),
     group(info(Field::Error, "error", Kind::Text, ("The error code.", "error:rate_limited"))),
     group(info(Field::Level, "level", Kind::Choice(LEVELS), ("The level of the row.", "level:warn,error"))),
@@ -163,6 +165,7 @@ pub const FIELDS: [FieldInfo; 31] = [
     info(Field::Method, "method", Kind::Text, ("The HTTP method.", "method:POST")),
     info(Field::Path, "path", Kind::Text, ("The path of the request.", "path:*/embeddings")),
     info(Field::Compat, "compat", Kind::Text, ("The dialect of a request below /compat.", "compat:litellm")),
+    group(info(Field::Tool, "tool", Kind::Text, ("The tool of an MCP call.", "tool:get_*"))),
     info(Field::Request, "request", Kind::Text, ("The request id.", "request:req-1")),
     info(Field::Id, "id", Kind::Number, ("The id of the row.", "id:7318349394477056")),
     info(Field::Time, "time", Kind::Time, ("When the request began, in UTC.", "time:>=2026-01-31")),

@@ -44,6 +44,8 @@ fn row() -> LogRow {
         prompt: Some(PromptVersionRef { name: "support/answer".into(), version: 3 }),
         traceparent: None,
         compat: None,
+        operation: None,
+        tool: None,
         queued_ms: None,
         limits: Vec::new(),
         request_stored: BodyStorage::Full,

@@ -2,8 +2,10 @@
 //! contains the judge that scores them.
 
 pub mod adoption;
+pub mod files;
 pub mod frontmatter;
 pub mod gate;
+pub mod install;
 pub mod judge;
 pub mod rubric;
 

@@ -22,6 +22,15 @@ const MAX_NAME_CHARS: usize = 200;
 /// The provider name of the built-in judge and embedding.
 pub const BUILTIN: &str = "builtin";
 
+/// Which files beside SKILL.md are no safety finding by themselves. Their texts are scanned all the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(inline)]
+pub struct AllowFiles {
+    pub executable: bool,
+    pub binary: bool,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rubric {
     pub judge_provider: String,
@@ -32,6 +41,7 @@ pub struct Rubric {
     pub weights: BTreeMap<String, f64>,
     pub pass_threshold: f64,
     pub allowed_verdict_sources: Vec<String>,
+    pub allow_files: AllowFiles,
 }
 
 /// A partial update; absent fields stay unchanged.
@@ -51,6 +61,8 @@ pub struct RubricChange {
     pub pass_threshold: Option<f64>,
     /// The verdict sources that the publish gate accepts.
     pub allowed_verdict_sources: Option<Vec<String>>,
+    /// Which files beside SKILL.md are no finding: `executable`, `binary`. Default: neither.
+    pub allow_files: Option<AllowFiles>,
 }
 
 /// The score of one axis, with the reason for it.
@@ -76,6 +88,7 @@ impl Rubric {
             weights: DEFAULT_WEIGHTS.iter().map(|(axis, weight)| ((*axis).to_owned(), *weight)).collect(),
             pass_threshold: DEFAULT_THRESHOLD,
             allowed_verdict_sources: vec![INTERNAL_SOURCE.to_owned()],
+            allow_files: AllowFiles::default(),
         }
     }
 
@@ -90,6 +103,7 @@ impl Rubric {
             weights,
             pass_threshold,
             allowed_verdict_sources,
+            allow_files,
         } = change;
         let names = [
             ("judge_provider", judge_provider, &mut self.judge_provider),
@@ -120,6 +134,9 @@ impl Rubric {
         if let Some(sources) = allowed_verdict_sources {
             self.allowed_verdict_sources =
                 checked_sources(sources).map_err(|reason| ("allowed_verdict_sources", reason))?;
+        }
+        if let Some(allowed) = allow_files {
+            self.allow_files = allowed;
         }
         Ok(self)
     }

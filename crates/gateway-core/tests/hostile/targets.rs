@@ -437,7 +437,7 @@ pub fn skill(raw: &[u8]) {
     for file in files {
         if let Ok(source) = SkillSource::from_raw(&file) {
             let neighbour = judge::compare("other", 0.9, "builtin/hash-v1", &source.body, "Reads commits.");
-            judge::builtin(&source, Some(&neighbour), &rubric);
+            judge::builtin(&source, &[], Some(&neighbour), &rubric);
             let _ = source.for_agents();
         }
     }

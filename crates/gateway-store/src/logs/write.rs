@@ -218,6 +218,8 @@ fn probe_like(row: &LogRow) -> LogRow {
         prompt: None,
         traceparent: None,
         compat: None,
+        operation: None,
+        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: b"{}".to_vec(),
@@ -242,7 +244,7 @@ async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a
 }
 
 /// The columns of a log row, in the order of `values_of`.
-pub(super) const COLUMNS: [&str; 45] = [
+pub(super) const COLUMNS: [&str; 47] = [
     "id",
     "org_id",
     "request_id",
@@ -284,6 +286,8 @@ pub(super) const COLUMNS: [&str; 45] = [
     "prompt_version",
     "traceparent",
     "compat",
+    "operation",
+    "tool",
     "request_stored",
     "response_stored",
     "response_is_stream",
@@ -293,7 +297,7 @@ pub(super) const COLUMNS: [&str; 45] = [
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
@@ -338,6 +342,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         prompt,
         traceparent,
         compat,
+        operation,
+        tool,
         request_stored,
         response_stored,
         request: _,
@@ -387,6 +393,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         prompt.as_ref().map(|prompt| prompt.version),
         traceparent.as_deref().map(clean),
         compat.as_deref().map(clean),
+        operation.as_deref().map(clean),
+        tool.as_deref().map(clean),
         stored_name(*request_stored),
         stored_name(*response_stored),
         *response_is_stream,

@@ -2,11 +2,18 @@
 //! Callers that change, judge or publish a skill lock its row first (`lock_for_update`), then the rubric's.
 
 mod evaluations;
+mod files;
+pub mod install_links;
+pub mod install_trees;
 mod shelf;
 mod vectors;
 mod versions;
 
 pub use evaluations::{Evaluation, insert_evaluation, list_evaluations, list_votes};
+pub use files::{
+    Candidate, copy_blobs, find_blob, insert_blob, passed_versions, published_versions, set_scan,
+    stored_bytes,
+};
 pub use shelf::{ShelfEntry, ShelfFilter, ShelfSort, find_on_shelf, list_shelf, record_adoption};
 pub use vectors::{
     SkillVector, UnembeddedSkill, VectorSpace, delete_other_vectors, insert_vector, shelf_missing_vectors,
@@ -18,6 +25,7 @@ pub use versions::{
 
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::SkillSource;
+use gateway_core::skills::files::FileList;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -32,6 +40,8 @@ pub struct Skill {
     pub org_id: OrgId,
     /// The text of the current version.
     pub source: SkillSource,
+    /// The other files of the current version.
+    pub files: FileList,
     pub content_hash: String,
     pub version: i64,
     pub published_version: Option<i64>,
@@ -75,6 +85,8 @@ pub struct SkillFilter {
 pub struct NewSkill<'a> {
     pub id: SkillId,
     pub source: &'a SkillSource,
+    /// Their contents are inserted or copied by the caller.
+    pub files: &'a FileList,
     pub adopted: Option<(SkillId, i64)>,
     pub by: &'a str,
     pub now: Timestamp,
@@ -82,7 +94,7 @@ pub struct NewSkill<'a> {
 
 /// Inserts a skill with its first version. False when the name is in use.
 pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool, StoreError> {
-    let NewSkill { id, source, adopted, by, now } = new;
+    let NewSkill { id, source, files, adopted, by, now } = new;
     let added = tx
         .exec(
             "INSERT INTO skills (id, org_id, name, version, source_skill_id, source_version, adoptions, created_at, \
@@ -91,7 +103,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool,
         )
         .await?;
     if added == 1 {
-        versions::insert(tx, *id, &NewVersion { version: 1, source, by, now: *now }).await?;
+        versions::insert(tx, *id, &NewVersion { version: 1, source, files, by, now: *now }).await?;
     }
     Ok(added == 1)
 }
@@ -145,7 +157,7 @@ pub async fn list(
 pub async fn update(
     tx: &mut Tx,
     skill: &Skill,
-    source: &SkillSource,
+    (source, files): (&SkillSource, &FileList),
     by: &str,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
@@ -165,7 +177,7 @@ pub async fn update(
         args![skill.id, &source.name, version, now],
     )
     .await?;
-    versions::insert(tx, skill.id, &NewVersion { version, source, by, now }).await?;
+    versions::insert(tx, skill.id, &NewVersion { version, source, files, by, now }).await?;
     Ok(true)
 }
 
@@ -204,7 +216,7 @@ fn select(rest: &str) -> String {
     format!(
         "SELECT s.id, s.org_id, s.version, s.published_version, s.published_at, s.source_skill_id, s.source_version, \
          origin.published_version AS source_now, s.adoptions, s.created_at, s.updated_at, \
-         v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, \
+         v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.files, \
          e.overall_score, e.passed, e.skill_version, e.source FROM skills s \
          JOIN skill_versions v ON v.skill_id = s.id AND v.version = s.version \
          LEFT JOIN skills origin ON origin.id = s.source_skill_id \
@@ -221,6 +233,7 @@ fn read(row: &Row) -> Result<Skill, StoreError> {
         id: row.get("id")?,
         org_id: row.get("org_id")?,
         source: read_source(row)?,
+        files: row.json("files")?,
         content_hash: row.get("content_hash")?,
         version: row.get("version")?,
         published_version: row.get("published_version")?,

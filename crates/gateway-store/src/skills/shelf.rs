@@ -3,6 +3,7 @@
 
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::SkillSource;
+use gateway_core::skills::files::FileList;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
@@ -18,6 +19,7 @@ pub struct ShelfEntry {
     /// The slug of the organization.
     pub publisher: String,
     pub source: SkillSource,
+    pub files: FileList,
     pub content_hash: String,
     pub version: i64,
     pub published_at: Timestamp,
@@ -99,7 +101,7 @@ fn select(sort: ShelfSort, rest: &str) -> String {
     format!(
         "SELECT * FROM (SELECT s.id, s.org_id, o.slug AS publisher, s.published_version AS version, s.published_at, \
          s.source_skill_id, s.adoptions, s.created_at, v.created_at AS updated_at, {sort_key} AS sort_key, \
-         v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, \
+         v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.files, \
          e.overall_score, e.passed, e.skill_version, e.source FROM skills s \
          JOIN orgs o ON o.id = s.org_id \
          JOIN skill_versions v ON v.skill_id = s.id AND v.version = s.published_version \
@@ -114,6 +116,7 @@ fn read(row: &Row) -> Result<ShelfEntry, StoreError> {
         org_id: row.get("org_id")?,
         publisher: row.get("publisher")?,
         source: read_source(row)?,
+        files: row.json("files")?,
         content_hash: row.get("content_hash")?,
         version: row.get("version")?,
         published_at: row.get("published_at")?,

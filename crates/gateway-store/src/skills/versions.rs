@@ -2,18 +2,20 @@
 
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::SkillSource;
+use gateway_core::skills::files::FileList;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use super::read_source;
 use crate::page::{Page, Paged};
-use crate::row::{Row, args};
+use crate::row::{Row, args, json};
 use crate::{Db, StoreError, Tx};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SkillVersion {
     pub version: i64,
     pub source: SkillSource,
+    pub files: FileList,
     pub content_hash: String,
     /// The built-in judge has evaluated it.
     pub judged: bool,
@@ -32,24 +34,40 @@ pub struct UnjudgedVersion {
 pub(super) struct NewVersion<'a> {
     pub version: i64,
     pub source: &'a SkillSource,
+    pub files: &'a FileList,
     pub by: &'a str,
     pub now: Timestamp,
 }
 
 pub(super) async fn insert(tx: &mut Tx, skill: SkillId, new: &NewVersion<'_>) -> Result<(), StoreError> {
-    let NewVersion { version, source, by, now } = *new;
+    let NewVersion { version, source, files, by, now } = *new;
     let SkillSource { name, headline, description, body, raw_source } = source;
     tx.exec(
         "INSERT INTO skill_versions (skill_id, version, name, headline, description, body, raw_source, content_hash, \
-         judged, created_at, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10)",
-        args![skill, version, name, headline, description, body, raw_source, source.hash(), now, by],
+         judged, created_at, created_by, files, files_count, files_bytes) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10, $11, $12, $13)",
+        args![
+            skill,
+            version,
+            name,
+            headline,
+            description,
+            body,
+            raw_source,
+            files.content_hash(raw_source),
+            now,
+            by,
+            json(files),
+            i64::try_from(files.entries().len()).unwrap_or(i64::MAX),
+            i64::try_from(files.total_bytes()).unwrap_or(i64::MAX)
+        ],
     )
     .await
     .map(|_| ())
 }
 
 const SELECT: &str = "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
-    v.created_at, v.created_by FROM skill_versions v JOIN skills s ON s.id = v.skill_id";
+    v.created_at, v.created_by, v.files FROM skill_versions v JOIN skills s ON s.id = v.skill_id";
 
 pub async fn find_version(
     db: &Db,
@@ -117,6 +135,7 @@ fn read(row: &Row) -> Result<SkillVersion, StoreError> {
     Ok(SkillVersion {
         version: row.get("version")?,
         source: read_source(row)?,
+        files: row.json("files")?,
         content_hash: row.get("content_hash")?,
         judged: row.get("judged")?,
         created_at: row.get("created_at")?,

@@ -13,7 +13,7 @@ use gateway_store::accounts;
 use gateway_store::user_sessions::IssuedToken;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, HeaderName, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::extract::path_param;
@@ -126,6 +126,68 @@ impl OperationInput for RowReader {
 
 pub(super) const OWN_ROWS_NOTE: &str =
     "A key without `*` or `read` among its scopes reads only what it did itself.";
+
+/// A caller of MCP: any user or key. Its scopes decide what it sees there, not those for the management API.
+pub struct McpCaller {
+    pub identity: Identity,
+    /// `X-Gateway-User`
+    pub user: Option<String>,
+    pub headers: HeaderMap,
+    pub path: String,
+    pub request_id: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for McpCaller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let request_id = parts.extensions.get::<HeaderValue>().and_then(|id| id.to_str().ok());
+        let user =
+            parts.headers.get("x-gateway-user").and_then(|user| std::str::from_utf8(user.as_bytes()).ok());
+        Ok(Self {
+            identity: of_request(&parts.extensions)?.clone(),
+            user: user.map(|user| user.trim().chars().take(256).collect()),
+            path: parts.uri.path().to_owned(),
+            request_id: request_id.unwrap_or_default().to_owned(),
+            headers: parts.headers.clone(),
+        })
+    }
+}
+
+const MCP_NOTE: &str = "An API key needs the scope `*` or `mcp:` scopes.";
+
+impl OperationInput for McpCaller {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.notes.push(MCP_NOTE);
+        operation.notes.push("Viewers read lists, members call tools.");
+    }
+}
+
+/// A caller that keeps credentials of its own at MCP servers.
+pub struct McpUser(pub McpCaller);
+
+impl Deref for McpUser {
+    type Target = McpCaller;
+
+    fn deref(&self) -> &McpCaller {
+        &self.0
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for McpUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        McpCaller::from_request_parts(parts, state).await.map(Self)
+    }
+}
+
+impl OperationInput for McpUser {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.role = Some(Role::Viewer);
+        operation.notes.push(MCP_NOTE);
+    }
+}
 
 /// A caller with at least role `R` in the organization that the path names.
 pub struct InOrg<R> {

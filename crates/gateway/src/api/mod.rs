@@ -21,6 +21,9 @@ mod invites;
 mod keys;
 mod limits;
 mod logs;
+mod mcp;
+mod mcp_connections;
+mod mcp_servers;
 mod me;
 mod members;
 mod metrics;
@@ -68,6 +71,9 @@ pub fn areas() -> Vec<Area> {
         alerts::area(),
         providers::area(),
         models::area(),
+        mcp_servers::area(),
+        mcp_connections::area(),
+        mcp::area(),
         import::area(),
         prompts::area(),
         datasets::area(),
@@ -81,6 +87,7 @@ pub fn areas() -> Vec<Area> {
         metrics::area(),
         cache::area(),
         skills::area(),
+        skills::install_area(),
         eval_results::area(),
         otel::area(),
         exports::area(),
@@ -125,9 +132,10 @@ impl Api {
     }
 }
 
-/// The canonical path of a route and its alias.
+/// The canonical path of a route and its alias. A parameter named `path` takes the rest of the path.
 pub fn mount_paths(root: bool, path: &str) -> Vec<String> {
-    if root { vec![path.to_owned()] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
+    let path = path.replace("{path}", "{*path}");
+    if root { vec![path] } else { vec![format!("/api/v1{path}"), format!("/api{path}")] }
 }
 
 /// Whether a path is below `/api`.
@@ -149,11 +157,21 @@ pub fn error_format_of(path: &str) -> ErrorFormat {
     }
 }
 
+/// Below it are the links from which agents install skills.
+const INSTALL_ROOT: &str = "/s/";
+
+/// Whether requests end when their client disconnects. They commit nothing after which steps must follow.
+pub fn ends_with_client(path: &str) -> bool {
+    path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Whether a path requires no authentication.
 pub fn is_public(path: &str, public_docs: bool) -> bool {
     match path {
         "/healthz" => true,
         "/openapi.yaml" | "/llms.txt" => public_docs,
+        // The token of an install link is in the path.
+        _ if path.starts_with(INSTALL_ROOT) => true,
         _ => {
             let rest = path.strip_prefix("/api/v1").or_else(|| path.strip_prefix("/api"));
             matches!(rest, Some("/signup" | "/login" | "/setup" | "/auth/reset"))
@@ -170,7 +188,9 @@ mod tests {
 
     #[test]
     fn only_the_documented_paths_are_public() {
-        for path in ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup", "/api/v1/auth/reset"] {
+        for path in
+            ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup", "/api/v1/auth/reset", "/s/x/y"]
+        {
             assert!(is_public(path, false), "{path}");
         }
         for path in [
@@ -181,6 +201,9 @@ mod tests {
             "/api/v1/signup/x",
             "/signup",
             "/metrics",
+            "/s",
+            "/sx/y",
+            "/api/v1/s/x",
         ] {
             assert!(!is_public(path, false), "{path}");
         }

@@ -43,6 +43,7 @@ use crate::log::quotas::LogQuotas;
 use crate::log::spool::Spool;
 use crate::log::writer::LogWriter;
 use crate::low_priority::LowPriorityRuntime;
+use crate::mcp::Mcp;
 use crate::memory::MemoryBudget;
 use crate::metrics::Metrics;
 use crate::outbound::clients::Clients;
@@ -74,6 +75,8 @@ impl App {
         let redis = open_redis(&services.config)?;
         let attempts = Arc::new(AttemptLimits::new(Arc::clone(&services)));
         let proxy = Arc::new(proxy_state(&services, &cluster, &attempts, redis)?);
+        let mcp = Mcp::new(Arc::clone(&services), Arc::clone(&proxy), Arc::clone(&cluster));
+        let mcp = Arc::new(mcp.ok_or(StartError::Crypto(INVALID_MASTER_KEY))?);
         let jobs = Arc::new(JobServices::new(Arc::clone(&services), Arc::clone(&proxy)));
         let connections =
             Connections::new(services.config.connection_limits, services.config.trusted_proxies.clone());
@@ -86,6 +89,7 @@ impl App {
             proxy,
             cluster,
             attempts,
+            mcp,
             passwords: Passwords::start().map_err(StartError::Thread)?,
             models: jobs.models.clone(),
             jobs,

@@ -35,7 +35,12 @@ pub enum FailureKind {
     Request,
     /// The database was asked for a key and does not have it.
     KeyLookup,
+    /// A link for installing skills that does not exist.
+    InstallToken,
 }
+
+/// Unknown install links per window and address.
+pub const MAX_INSTALL_FAILURES: u64 = 60;
 
 /// The window of failures.
 pub const FAILURE_WINDOW: i64 = MINUTE;

@@ -12,7 +12,9 @@ use gateway_store::cluster::rate_counts;
 use gateway_store::db::Dialect;
 
 use crate::services::Services;
-use counts::{ATTEMPT_WINDOW, AccountKey, FAILURE_WINDOW, MAX_ACCOUNT_FAILURES, WindowCounts};
+use counts::{
+    ATTEMPT_WINDOW, AccountKey, FAILURE_WINDOW, MAX_ACCOUNT_FAILURES, MAX_INSTALL_FAILURES, WindowCounts,
+};
 pub use counts::{AttemptKind, FailureKind, KNOWN_ADDRESS_AGE, network};
 
 /// The kind of account failures among the attempts of all nodes.
@@ -84,14 +86,19 @@ impl AttemptLimits {
     /// Counts a failure of an address on this node. Other nodes are not asked, because that would cost what the limit
     /// is to save.
     pub fn count_failure(&self, kind: FailureKind, address: IpAddr) -> LimitStatus {
-        let Services { config, clock, .. } = &*self.services;
-        self.failures.count((kind, network(address)), config.auth_failures, clock.now())
+        self.failures.count((kind, network(address)), self.max_failures(kind), self.services.clock.now())
+    }
+
+    fn max_failures(&self, kind: FailureKind) -> u64 {
+        match kind {
+            FailureKind::Request | FailureKind::KeyLookup => self.services.config.auth_failures,
+            FailureKind::InstallToken => MAX_INSTALL_FAILURES,
+        }
     }
 
     /// Whether one more failure of the address would be allowed.
     pub fn peek_failure(&self, kind: FailureKind, address: IpAddr) -> LimitStatus {
-        let Services { config, clock, .. } = &*self.services;
-        self.failures.peek((kind, network(address)), config.auth_failures, clock.now())
+        self.failures.peek((kind, network(address)), self.max_failures(kind), self.services.clock.now())
     }
 
     /// Removes old counts of all nodes until the service stops. Only for PostgreSQL.

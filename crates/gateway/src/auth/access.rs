@@ -12,7 +12,7 @@ use gateway_store::accounts::Membership;
 use gateway_store::cache_purges::{self, Generation};
 use gateway_store::foreign_keys::{self, ForeignKey};
 use gateway_store::user_sessions::{self, IssuedToken};
-use gateway_store::{StoreError, accounts, keys, models, orgs, prompt_cache_pauses, providers};
+use gateway_store::{StoreError, accounts, keys, mcp_servers, models, orgs, prompt_cache_pauses, providers};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -23,6 +23,7 @@ use crate::attempts::{AttemptLimits, FailureKind};
 use crate::budgets::Budgets;
 use crate::limits::Limits;
 use crate::loading_cache::LoadingCache;
+use crate::mcp_servers::OrgMcpServers;
 use crate::models::OrgModels;
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
@@ -350,6 +351,7 @@ impl Access {
                 let providers = OrgProviders::new(vault, operator, id, &stored);
                 let orgs::Org { id, slug, name, plan, settings, created_at: _ } = org;
                 let models = OrgModels::new(models::latest(db, id).await?);
+                let mcp_servers = OrgMcpServers::new(vault, id, mcp_servers::list(db, id).await?);
                 let pauses = prompt_cache_pauses::list(db, id).await?.into_iter();
                 let prompt_cache_pauses = pauses.map(|pause| (pause.key_id, pause.model)).collect();
                 let cache_purges = cache_purges::list(db, id).await?;
@@ -364,6 +366,7 @@ impl Access {
                     settings,
                     providers,
                     models,
+                    mcp_servers,
                     prompt_cache_pauses,
                     cache_purges,
                     budgets,

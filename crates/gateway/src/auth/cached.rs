@@ -14,6 +14,7 @@ use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
 use crate::limits::{OrgLimits, WindowCounter};
+use crate::mcp_servers::OrgMcpServers;
 use crate::memory::MemoryAccount;
 use crate::models::OrgModels;
 use crate::targets::OrgProviders;
@@ -26,6 +27,7 @@ pub struct CachedOrg {
     pub settings: OrgSettings,
     pub providers: OrgProviders,
     pub models: OrgModels,
+    pub mcp_servers: OrgMcpServers,
     /// Keys, and named models or the organization's own setting, for which prompt caching is paused.
     pub prompt_cache_pauses: HashSet<(Option<KeyId>, Option<String>)>,
     /// The purges of its cached responses.

@@ -68,7 +68,13 @@ pub struct Config {
     pub operator_objects: OperatorObjects,
     /// The dialects that are served below `/compat`.
     pub compat: Vec<&'static Dialect>,
+    /// Origins of pages that may call `/mcp`, besides the service's own.
+    pub allowed_origins: Vec<String>,
     pub judge: Box<JudgeDefaults>,
+    /// Without a slash at its end.
+    pub public_url: Option<String>,
+    /// Links for installing skills are served.
+    pub install_links: bool,
     pub public_docs: bool,
     pub eval_queue: usize,
     pub max_body_bytes: usize,
@@ -237,6 +243,7 @@ impl Config {
             operator_credentials: operator::credentials(values)?,
             operator_objects: operator::objects(values)?,
             compat: operator::compat(values)?,
+            allowed_origins: operator::allowed_origins(values)?,
             judge: Box::new(JudgeDefaults {
                 judge_provider: non_empty(values, "judge_provider")?,
                 judge_model: non_empty(values, "judge_model")?,
@@ -244,6 +251,8 @@ impl Config {
                 embed_model: non_empty(values, "embed_model")?,
                 embed_dims: small_integer(values, "embed_dims", 1, 8192)?,
             }),
+            public_url: public_url(values)?,
+            install_links: flag(values, "install_links")?,
             public_docs: flag(values, "public_docs")?,
             eval_queue: usize::try_from(integer(values, "eval_queue", 1, 1_000_000)?).unwrap_or(256),
             max_body_bytes: usize::try_from(integer(values, "max_body_bytes", 1024, 4 << 30)?)
@@ -288,6 +297,25 @@ fn redis_url(values: &RawSettings) -> Result<Option<SecretString>, ConfigError> 
         "" => Ok(None),
         url if url.starts_with("redis://") || url.starts_with("rediss://") => Ok(Some(url.to_owned().into())),
         _ => Err(invalid("redis_url", "redis://host:port or rediss://host:port")),
+    }
+}
+
+fn public_url(values: &RawSettings) -> Result<Option<String>, ConfigError> {
+    let text = values.get("public_url").trim().trim_end_matches('/');
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let is_plain = |url: &url::Url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.host().is_some()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    match url::Url::parse(text) {
+        Ok(url) if is_plain(&url) => Ok(Some(text.to_owned())),
+        _ => Err(invalid("public_url", "a URL such as https://ai.example.com")),
     }
 }
 

@@ -145,6 +145,20 @@ pub(super) fn canonical(network: IpNet) -> IpNet {
     length.and_then(|length| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
 }
 
+/// Origins such as `https://app.example.com`, in lower case and without a path.
+pub(super) fn allowed_origins(values: &RawSettings) -> Result<Vec<String>, ConfigError> {
+    let origins = values.get("allowed_origins").split(',').map(str::trim).filter(|origin| !origin.is_empty());
+    let check = |origin: &str| {
+        let origin = origin.trim_end_matches('/').to_ascii_lowercase();
+        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        let is_origin = host.is_some_and(|host| !host.is_empty() && !host.contains('/'));
+        is_origin
+            .then_some(origin)
+            .ok_or_else(|| invalid("allowed_origins", "origins such as https://app.example.com"))
+    };
+    origins.map(check).collect()
+}
+
 /// The dialects that are served, by their names.
 pub(super) fn compat(values: &RawSettings) -> Result<Vec<&'static Dialect>, ConfigError> {
     let names = values.get("compat").split(',').map(str::trim).filter(|name| !name.is_empty());

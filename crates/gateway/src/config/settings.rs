@@ -94,6 +94,11 @@ pub static SETTINGS: &[Setting] = &[
         "organizations that may use the operator's provider credentials: all, off, or a list of slugs and plan:NAME",
     ),
     plain(
+        "allowed_origins",
+        "",
+        "comma-separated origins of web pages, such as https://app.example.com, that may call /mcp besides the service's own",
+    ),
+    plain(
         "compat",
         "",
         "comma-separated; clients of other gateways served below /compat/NAME: litellm, portkey, helicone, openrouter, \
@@ -114,6 +119,16 @@ pub static SETTINGS: &[Setting] = &[
     plain("embed_provider", "builtin", "provider of the embeddings in a new rubric"),
     plain("embed_model", "hash-v1", "embedding model in a new rubric"),
     plain("embed_dims", "256", "embedding dimensions in a new rubric, 1 to 8192"),
+    plain(
+        "public_url",
+        "",
+        "outside address of the gateway, such as https://ai.example.com, for links; default the host of the request",
+    ),
+    plain(
+        "install_links",
+        "false",
+        "serve skills below /s/TOKEN to readers that cannot send a key; the links are created by admins",
+    ),
     plain("public_docs", "false", "serve /openapi.yaml and /llms.txt without authentication"),
     plain(
         "admin_listen",

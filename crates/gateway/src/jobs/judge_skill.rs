@@ -1,8 +1,11 @@
 //! Judges versions of skills. Each version is judged once automatically, and again on request. The job queue of each
 //! organization is bounded. The scheduler enqueues versions that did not fit, because unjudged versions are marked in the store.
 
+mod files;
 mod model;
 mod nearest;
+
+pub use files::scan_version;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +21,7 @@ use gateway_store::skills::{self, Evaluation, SkillVersion};
 use gateway_store::{StoreError, Tx};
 use serde::{Deserialize, Serialize};
 
+use self::files::FileFindings;
 use super::{Job, JobContext, JobError, JobResult, JobServices, Queued, enqueue_within};
 use crate::auth::Identity;
 use crate::compute::{Cancellation, WaitLimits};
@@ -139,8 +143,14 @@ impl Job for JudgeSkill {
         let Some(identity) = job_services.models.proxy.access.org_identity(*org).await? else {
             return Ok(JobResult::Finished);
         };
-        let request =
-            JudgeRequest { identity: &identity, job: self, source: &version.source, rubric: &rubric.rubric };
+        let files = files::read(&job_services.services, *org, self.skill, &version.files).await?;
+        let request = JudgeRequest {
+            identity: &identity,
+            job: self,
+            source: &version.source,
+            files: &files,
+            rubric: &rubric.rubric,
+        };
         let judged = judge(job_services, &request).await?;
         kill_point(KillPoint::SkillJudged);
         if self.record(context, &version, &rubric, judged).await? {
@@ -233,6 +243,7 @@ struct JudgeRequest<'a> {
     identity: &'a Identity,
     job: &'a JudgeSkill,
     source: &'a SkillSource,
+    files: &'a FileFindings,
     rubric: &'a Rubric,
 }
 
@@ -243,8 +254,9 @@ async fn judge(job_services: &Arc<JobServices>, request: &JudgeRequest<'_>) -> R
         return model::judge(job_services, request, nearest.as_ref()).await;
     }
     let (source, rubric) = (request.source.clone(), request.rubric.clone());
+    let files = request.files.findings.clone();
     let compute = &job_services.services.compute;
-    let judging = move |_: &Cancellation| judge::builtin(&source, nearest.as_ref(), &rubric);
+    let judging = move |_: &Cancellation| judge::builtin(&source, &files, nearest.as_ref(), &rubric);
     let judgement = compute.run(request.identity.org.id, WaitLimits::JOB, judging).await?;
     Ok(Judged {
         judgement,

@@ -84,8 +84,8 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode {
         code: "invalid_id",
         statuses: &[400],
-        cause: "An id in the path of a skill, verdict or export is malformed.",
-        remedy: "Use the id as the API returned it.",
+        cause: "An id in the path of a skill, verdict or export is malformed, or the path of a skill's file is not allowed.",
+        remedy: "Use the id as the API returned it. [Skills](skills.md#other-files) has the rules for paths.",
     },
     ErrorCode {
         code: "invalid_log_id",
@@ -152,6 +152,12 @@ pub const ERROR_CODES: &[ErrorCode] = &[
         statuses: &[409],
         cause: "The current version of a skill has not passed the [gate](skills.md): no verdict yet, a score below the rubric's, or a finding about safety.",
         remedy: "Read the evaluations of the skill, correct it, wait for the new verdict, and publish again.",
+    },
+    ErrorCode {
+        code: "auth_required",
+        statuses: &[200],
+        cause: "In log rows of [MCP](mcp.md) calls: the server wants a credential of the caller, and none is stored or it is refused. The result of the tool says so.",
+        remedy: "Store the caller's credential with `PUT /api/v1/mcp-connections/{server}`.",
     },
     ErrorCode {
         code: "overloaded",

@@ -42,10 +42,15 @@ pub async fn reserve(
     let charge = Charge { cost: cost.into(), is_unpriced };
     let user = plan.end_user(identity);
     let reserved = state.budgets.reserve(budgets, identity.spender(), user.as_deref(), charge).await;
-    reserved.map_err(|refused| match refused {
+    reserved.map_err(refused)
+}
+
+/// Why nothing was reserved, as the caller reads it.
+pub fn refused(refused: Refused) -> Problem {
+    match refused {
         Refused::Exceeded(exceeded) => problem(&exceeded),
         Refused::Unread(unread) => unread.into(),
-    })
+    }
 }
 
 /// The header with the remaining amount in USD.

@@ -60,6 +60,27 @@ pub struct Directives {
     pub priority: Option<u8>,
 }
 
+/// What a caller says about a request that is only recorded.
+pub struct Tags {
+    pub session: Option<String>,
+    pub user: Option<String>,
+    pub metadata: Map<String, Value>,
+    /// `X-Gateway-Log: metadata`: the bodies are not to be stored.
+    pub without_bodies: bool,
+}
+
+impl Tags {
+    pub fn read(headers: &HeaderMap) -> ApiResult<Self> {
+        let headers = &GatewayHeaders::of(headers);
+        Ok(Self {
+            session: headers.tag("x-gateway-session")?,
+            user: headers.tag("x-gateway-user")?,
+            metadata: metadata(headers)?,
+            without_bodies: headers.one_of("x-gateway-log", &["full", "metadata"])? == Some("metadata"),
+        })
+    }
+}
+
 /// How the format of the request is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormatSource {

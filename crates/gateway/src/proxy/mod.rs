@@ -6,14 +6,14 @@
 mod admit;
 mod affinity;
 mod attempt;
-mod budget;
+pub mod budget;
 mod cache_stage;
 pub mod compat;
 mod content_decoding;
 mod context;
 mod cost;
 mod credentials;
-mod directives;
+pub mod directives;
 mod facts;
 mod failover;
 pub mod headers;

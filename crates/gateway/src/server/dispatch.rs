@@ -217,6 +217,8 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     request.extensions_mut().insert(memory.clone());
     let address = address_of(&handlers.app, peer, request.headers());
     request.extensions_mut().insert(address);
+    request.extensions_mut().insert(request_id.clone());
+    let ends_with_client = api::ends_with_client(request.uri().path());
     let context = handlers.api.find_route(request.uri().path()).map(|matched| {
         let context = AuditContext::new(request.method(), &matched, request.headers(), identity);
         Arc::new(context.from(request_id.to_str().unwrap_or_default(), address))
@@ -232,12 +234,22 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     let org = identity.map(|identity| identity.org.id);
     // A change continues if its client disconnects: the steps after the commit, such as the invalidation of a revoked
     // key, must not be skipped.
-    let (sender, receiver) = oneshot::channel();
+    let (mut sender, receiver) = oneshot::channel();
     let (held, app) = (memory.clone(), Arc::clone(&handlers.app));
     services.tasks.spawn(async move {
-        let response = match org {
-            Some(org) => on_behalf_of(org, handled).await,
-            None => handled.await,
+        let handled = async {
+            match org {
+                Some(org) => on_behalf_of(org, handled).await,
+                None => handled.await,
+            }
+        };
+        let response = if ends_with_client {
+            tokio::select! {
+                response = handled => response,
+                () = sender.closed() => return,
+            }
+        } else {
+            handled.await
         };
         if let (Ok(response), Some(context)) = (&response, context)
             && response.status() == StatusCode::FORBIDDEN

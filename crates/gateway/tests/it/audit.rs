@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::log_rows::row;
+use crate::support::mcp::servers_path;
+use crate::support::mcp_server::{McpServer, Speaks};
 use crate::support::routes::fill_params;
 use crate::support::skills::fields;
 use crate::support::{Account, PASSWORD, TestApp};
@@ -121,7 +123,9 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-on_both!(every_change_leaves_exactly_one_entry_without_secrets, |app| async move {
+const SETTINGS: [(&str, &str); 1] = [("GATEWAY_INSTALL_LINKS", "true")];
+
+on_both!(every_change_leaves_exactly_one_entry_without_secrets, SETTINGS, |app| async move {
     let receiver = Upstream::start().await;
     let owner = app.signup("acme").await;
     let mut walk = Walk {
@@ -141,6 +145,7 @@ on_both!(every_change_leaves_exactly_one_entry_without_secrets, |app| async move
     machines(&mut walk, &receiver).await;
     content(&mut walk).await;
     skills(&mut walk).await;
+    mcp_servers(&mut walk).await;
     let before = last_seq(&app, &owner.org_id).await;
     let path = format!("/api/v1/orgs/{}/audit/verify", owner.org_id);
     app.post(&path, json!({})).bearer(&owner.token).send().await.expect(200);
@@ -309,6 +314,28 @@ async fn content(walk: &mut Walk<'_>) {
     walk.step("delete /datasets/{datasetId}", &ids, Value::Null).await;
 }
 
+async fn mcp_servers(walk: &mut Walk<'_>) {
+    let server = McpServer::start(Speaks::Modern).await;
+    let new = json!({"name": "s", "url": server.url(), "pin": true, "headers": {"X-Token": SECRET}});
+    walk.step("post /orgs/{orgId}/mcp-servers", &[], new).await;
+    let ids = [("name", "s")];
+    walk.step("post /orgs/{orgId}/mcp-servers/{name}/test", &ids, json!({})).await;
+    walk.step("post /orgs/{orgId}/mcp-servers/{name}/refresh", &ids, json!({})).await;
+    let path = format!("{}/s/tools", servers_path(walk.owner));
+    let tools = walk.app.get(&path).bearer(&walk.owner.token).send().await.expect(200);
+    let tool = &tools["tools"][0];
+    let ids = [("name", "s"), ("tool", tool["name"].as_str().unwrap())];
+    let approve = "post /orgs/{orgId}/mcp-servers/{name}/tools/{tool}/approve";
+    walk.step(approve, &ids, json!({"hash": tool["hash"]})).await;
+    let own = json!({"auth": {"type": "per_user_headers", "names": ["Authorization"]}});
+    walk.step("put /orgs/{orgId}/mcp-servers/{name}", &ids, own).await;
+    let ids = [("server", "s")];
+    let headers = json!({"headers": {"Authorization": SECRET}});
+    walk.step("put /mcp-connections/{server}", &ids, headers).await;
+    walk.step("delete /mcp-connections/{server}", &ids, Value::Null).await;
+    walk.step("delete /orgs/{orgId}/mcp-servers/{name}", &[("name", "s")], Value::Null).await;
+}
+
 async fn skills(walk: &mut Walk<'_>) {
     let rubric = walk.app.get("/api/v1/skills/rubric").bearer(&walk.owner.token).send().await.expect(200);
     let rubric = text(&rubric["id"]);
@@ -317,6 +344,14 @@ async fn skills(walk: &mut Walk<'_>) {
     let skill = text(&walk.step("post /skills", &[], fields("walked")).await["id"]);
     let ids = [("skillId", skill.as_str())];
     walk.step("put /skills/{skillId}", &ids, json!({"description": "Another description of it."})).await;
+    let file = [("skillId", skill.as_str()), ("path", "notes.md")];
+    walk.step("put /skills/{skillId}/files/{path}", &file, json!({"a": 1})).await;
+    walk.step("delete /skills/{skillId}/files/{path}", &file, Value::Null).await;
+    let link = walk.step("post /skills/install-links", &[], json!({"name": "agents"})).await;
+    walk.keep_secret(&json!(text(&link["url"]).rsplit('/').next()));
+    let id = text(&link["id"]);
+    let route = "delete /skills/install-links/{installLinkId}";
+    walk.step(route, &[("installLinkId", id.as_str())], Value::Null).await;
     let verdict =
         json!({"subject_type": "skill", "subject_id": skill, "source": "ci", "score": 1.0, "passed": true});
     walk.step("post /eval-results", &[], verdict).await;

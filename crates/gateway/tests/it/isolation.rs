@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::log_rows::{row, with};
 use crate::support::routes::{fill_params, params, routes};
-use crate::support::skills::{ENTERPRISE, fields};
+use crate::support::skills::{INSTALL, fields};
 use crate::support::{Account, TestApp};
 use crate::upstream::{Reply, Upstream};
 
@@ -15,6 +15,7 @@ fn any_body() -> Value {
     json!({
         "name": "x", "role": "viewer", "email": "x@example.com", "overlap_hours": 0, "scopes": ["*"],
         "content": "x", "input": "x", "log_ids": [4711], "format": "json", "data": "[]", "size": 1, "eval_id": 4711,
+        "hash": "x", "headers": {},
     })
 }
 
@@ -35,6 +36,8 @@ struct Things {
     case: String,
     play: String,
     skill: String,
+    link: String,
+    token: String,
     rubric: String,
     webhook: String,
     delivery: String,
@@ -42,6 +45,7 @@ struct Things {
     budget: String,
     alert: String,
     limit: String,
+    server: String,
     invite: String,
     user_session: String,
     audit: String,
@@ -76,6 +80,7 @@ impl Things {
         let test =
             app.post(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).bearer(&of.token).send().await;
         let export = json!({"name": "e", "kind": "otlp", "endpoint": receiver.url(), "enabled": false});
+        let link = app.install_link(of, json!("passed")).await;
         let entries = app.get(&below("audit")).bearer(&of.token).send().await.expect(200);
         Self {
             audit: entries["entries"][0]["id"].as_str().unwrap().to_owned(),
@@ -83,6 +88,8 @@ impl Things {
             export: make("/api/v1/exports".into(), export, "/id").await,
             webhook,
             skill: make("/api/v1/skills".into(), fields("theirs"), "/id").await,
+            link: link["id"].as_str().unwrap().to_owned(),
+            token: link["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned(),
             rubric: rubric["id"].as_str().unwrap().to_owned(),
             eval: eval["id"].to_string(),
             run: run["id"].to_string(),
@@ -105,6 +112,12 @@ impl Things {
             alert: make(below("alerts"), json!({"name": "theirs", "measure": "errors", "above": 1}), "/id")
                 .await,
             limit: make(below("limits"), json!({"name": "theirs", "requests": 9}), "/id").await,
+            server: make(
+                below("mcp-servers"),
+                json!({"name": "theirs", "url": receiver.url(), "auth": {"type": "per_user_headers", "names": ["x-a"]}}),
+                "/name",
+            )
+            .await,
             team: make(below("teams"), json!({"name": "t"}), "/id").await,
             app: make(below("apps"), json!({"name": "a"}), "/id").await,
             provider: make(below("providers"), json!({"name": "theirs", "kind": "openai"}), "/name").await,
@@ -137,6 +150,9 @@ impl Things {
             "runId" => &self.run,
             "playId" => &self.play,
             "skillId" => &self.skill,
+            "installLinkId" => &self.link,
+            "token" => &self.token,
+            "path" => "notes.md",
             "rubricId" => &self.rubric,
             "webhookId" => &self.webhook,
             "deliveryId" => &self.delivery,
@@ -144,6 +160,8 @@ impl Things {
             "budgetId" => &self.budget,
             "alertId" => &self.alert,
             "limitId" => &self.limit,
+            "server" => &self.server,
+            "tool" => "echo",
             "inviteId" => &self.invite,
             "userSessionId" => &self.user_session,
             "auditId" => &self.audit,
@@ -193,7 +211,7 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     (answer.status.as_u16(), answer.text())
 }
 
-on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRISE, |app| async move {
+on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, INSTALL, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
@@ -226,14 +244,25 @@ on_both!(what_is_another_organizations_answers_as_if_it_did_not_exist, ENTERPRIS
 /// Everything that the lists of an organization show, except for fields that reads change.
 async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     let mut lists = Vec::new();
-    let below =
-        ["", "/members", "/invites", "/teams", "/apps", "/providers", "/models", "/budgets", "/limits"]
-            .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
+    let below = [
+        "",
+        "/members",
+        "/invites",
+        "/teams",
+        "/apps",
+        "/providers",
+        "/models",
+        "/budgets",
+        "/limits",
+        "/mcp-servers",
+    ]
+    .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
     for path in below.iter().map(String::as_str).chain([
         "/api/v1/keys",
         "/api/v1/webhooks",
         "/api/v1/exports",
         "/api/v1/skills/rubric",
+        "/api/v1/skills/install-links",
         "/api/v1/prompts",
         "/api/v1/datasets",
         "/api/v1/evals",
@@ -245,7 +274,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
     lists
 }
 
-on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move {
+on_both!(lists_show_only_the_callers_organization, INSTALL, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;
@@ -275,7 +304,7 @@ on_both!(lists_show_only_the_callers_organization, ENTERPRISE, |app| async move 
     }
 });
 
-on_both!(ids_in_bodies_do_not_distinguish_foreign_from_missing, ENTERPRISE, |app| async move {
+on_both!(ids_in_bodies_do_not_distinguish_foreign_from_missing, INSTALL, |app| async move {
     let ada = app.signup("acme").await;
     let eve = app.signup("evil").await;
     let receiver = Upstream::start().await;

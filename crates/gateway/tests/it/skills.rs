@@ -27,6 +27,7 @@ on_both!(a_skill_is_created_from_a_file, ENTERPRISE, |app| async move {
             "content_hash",
             "created_at",
             "description",
+            "files",
             "headline",
             "id",
             "latest_evaluation",

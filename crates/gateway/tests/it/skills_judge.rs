@@ -295,6 +295,7 @@ async fn versions_without_a_verdict_are_found_after_a_restart() {
         let new = gateway_store::skills::NewSkill {
             id,
             source: &source,
+            files: &gateway_core::skills::files::FileList::default(),
             adopted: None,
             by: "nobody",
             now: app.app.services.clock.now(),

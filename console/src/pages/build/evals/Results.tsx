@@ -41,7 +41,7 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
     <>
       {errors.length > 0 && (
         <Section title={`${errors.length} could not be judged`}>
-          <ul className="flex max-h-48 flex-col gap-1 overflow-y-auto" aria-label="Not judged" tabIndex={0}>
+          <ul className="flex max-h-48 flex-col gap-1 overflow-y-auto" aria-label="Errors" tabIndex={0}>
             {errors.map((one, at) => (
               <li key={at} className="break-words">
                 <span className="text-muted">{subjectOf(one, inputs)}:</span> {one.error}

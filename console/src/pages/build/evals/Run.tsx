@@ -102,7 +102,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
       <div className="grid grid-cols-2 gap-3 lg:grid-cols-4">
         <Stat label="Passed" value={percent(passRate(run))} note={`${integer(run.passed)} of ${integer(run.passed + run.failed)}`} />
         <Stat label="Failed" value={integer(run.failed)} />
-        <Stat label="Not judged" value={integer(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
+        <Stat label="Errors" value={integer(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
         <Stat label="Took" value={run.started_at === null ? '–' : duration((run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at))} />
       </div>
       <RunCompare run={run} to={search.with} onTo={(to) => set({ with: to })} onLog={(log) => set({ log })} />

@@ -22,7 +22,7 @@ export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
   if (others.length === 0 && to === undefined) return null
   return (
     <Section
-      title="Compared with"
+      title="Compare with"
       aside={
         <Select
           aria-label="Another run"

@@ -71,7 +71,7 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
 }
 
 function Output({ number, cell }: { number: number; cell: ColumnResult | undefined }) {
-  if (!cell) return <p className="flex-1 p-3 text-muted">The answer will stand here.</p>
+  if (!cell) return <p className="flex-1 p-3 text-muted">The response will appear here.</p>
   return (
     <div className="relative flex min-h-0 flex-1 flex-col">
       <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pr-10 break-words whitespace-pre-wrap', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>

@@ -28,7 +28,7 @@ export function InputPanel({ setup, onChange }: InputPanelProps) {
           ]}
         />
       </Section>
-      <Section title="Settings for all">
+      <Section title="Parameters (all columns)">
         <ParamFields params={setup.params} onChange={(params) => onChange({ ...setup, params })} />
       </Section>
     </div>
@@ -50,7 +50,7 @@ function Messages({ messages, onChange }: { messages: Message[]; onChange(messag
               <Button size="sm" kind="ghost" square aria-label={`Move message ${at + 1} down`} blocked={at === messages.length - 1 && 'It is the last'} icon={<ArrowDown size={14} aria-hidden />} onClick={() => move(at, 1)} />
               <Button size="sm" kind="ghost" square aria-label={`Remove message ${at + 1}`} blocked={messages.length === 1 && 'One message must stay'} icon={<X size={14} aria-hidden />} onClick={() => onChange(messages.toSpliced(at, 1))} />
             </div>
-            <TextArea aria-label={`Message ${at + 1}`} rows={Math.min(12, Math.max(3, message.content.split('\n').length))} value={message.content} placeholder={message.role === 'system' ? 'How the model should behave' : 'What is said'} onChange={(event) => change(at, { content: event.target.value })} />
+            <TextArea aria-label={`Message ${at + 1}`} rows={Math.min(12, Math.max(3, message.content.split('\n').length))} value={message.content} placeholder={message.role === 'system' ? 'How the model should behave' : 'Message'} onChange={(event) => change(at, { content: event.target.value })} />
           </li>
         ))}
       </ol>

@@ -15,7 +15,7 @@ export function ParamFields({ params, onChange, placeholder }: { params: Params;
         {number('max_tokens', 'Max tokens', '1')}
         {number('top_p', 'Top p', '0.05')}
       </div>
-      <Field label="Other settings" hint="A JSON object, sent along as it is">
+      <Field label="Extra parameters (JSON)" hint="Merged into the request">
         <TextArea mono rows={1} className="!min-h-[30px]" value={params.more} placeholder={placeholder?.more || '{"seed": 7}'} onChange={(event) => onChange({ ...params, more: event.target.value })} />
       </Field>
     </div>

@@ -50,7 +50,7 @@ export function Prompts() {
           action={create}
           more={<Code label="Call a model with a prompt" code={`curl ${location.origin}/v1/chat/completions \\\n  -H "X-Gateway-Key: YOUR_KEY" -H "X-Gateway-Provider: sandbox" \\\n  -H "X-Gateway-Prompt: support/greeting" \\\n  -d '{"model": "sandbox-small", "messages": []}'`} />}
         >
-          A prompt has a name, variables such as <code>{'{{customer}}'}</code> and versions, so that its text can change without a release of yours.
+          A prompt has a name, variables such as <code>{'{{customer}}'}</code> and versions, so you can change it without redeploying.
         </Empty>
       ) : (
         <>

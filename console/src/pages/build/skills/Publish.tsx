@@ -77,6 +77,8 @@ function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['
   if (skill.published_version === skill.version) return `Version ${skill.version} is on the shelf already`
   const ofVersion = evaluations.filter((one) => one.skill_version === skill.version)
   if (ofVersion.some((one) => one.passed && allowed.includes(one.source))) return null
-  if (ofVersion.length === 0) return `Version ${skill.version} has not been judged yet`
-  return `Version ${skill.version} has no passing evaluation from a source that the rubric allows (${allowed.join(', ')})`
+  if (ofVersion.length === 0) return `Version ${skill.version} has not been evaluated yet`
+  const best = ofVersion.filter((one) => allowed.includes(one.source)).reduce<number | null>((top, one) => Math.max(top ?? 0, one.overall_score), null)
+  const reason = best === null ? `none of its evaluations is from ${allowed.join(' or ')}` : `it scored ${best.toFixed(2)} and did not pass`
+  return `v${skill.version} can't be published: ${reason}.`
 }

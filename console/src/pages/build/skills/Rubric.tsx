@@ -14,7 +14,7 @@ const MAX_PREVIEWED_SKILLS = 20
 /** Rubric editor: axis weights, threshold and allowed evaluation sources. */
 export function Rubric() {
   return (
-    <Page title="Rubric" about="How skills are judged, and whose verdicts open the way to the shelf">
+    <Page title="Rubric" about="How skills are scored, and which evaluators can approve publishing">
       <SkillsLayout current="rubric">
         <Load />
       </SkillsLayout>

@@ -181,10 +181,10 @@ function Loaded({ skill }: { skill: Skill }) {
 /** State of the shelf entry that this skill was adopted from. */
 function Source({ skill }: { skill: Skill }) {
   if (!skill.source_skill_id) return null
-  const words = { current: 'It is still the one on the shelf.', updated: 'There is a newer version on the shelf.', withdrawn: 'It was withdrawn from the shelf since.' }
+  const words = { current: 'up to date', updated: 'a newer version is on the shelf', withdrawn: 'withdrawn from the shelf' }
   return (
     <p className="card px-3 py-2 text-muted">
-      Adopted from the shelf{skill.source_version != null && `, version ${skill.source_version}`}. {skill.source_status && words[skill.source_status]}
+      Copied from the shelf{skill.source_version != null && `, version ${skill.source_version}`}{skill.source_status && ` (${words[skill.source_status]})`}
     </p>
   )
 }

@@ -3,7 +3,7 @@ import { PlanGate } from '@/ui'
 import { ViewLinks } from '../shared/ViewLinks'
 
 /** Layout of the skill pages: plan gate and navigation. */
-export function SkillsLayout({ current, children }: { current: 'mine' | 'shelf' | 'rubric'; children: ReactNode }) {
+export function SkillsLayout({ current, children }: { current: 'mine' | 'shelf' | 'rubric' | 'install'; children: ReactNode }) {
   return (
     <PlanGate needs="skill_marketplace" name="Skills" about="Instructions for agents, written here, judged before they are published, and shared on a shelf that all organizations of this installation see.">
       <ViewLinks
@@ -11,6 +11,7 @@ export function SkillsLayout({ current, children }: { current: 'mine' | 'shelf' 
         links={[
           { name: 'Yours', to: '/skills', current: current === 'mine' },
           { name: 'Shelf', to: '/shelf', current: current === 'shelf' },
+          { name: 'Install', to: '/skills/install', current: current === 'install' },
           { name: 'Rubric', to: '/skills/rubric', current: current === 'rubric' },
         ]}
       />

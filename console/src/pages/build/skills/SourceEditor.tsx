@@ -31,7 +31,7 @@ export function SourceEditor({ value, onChange, readOnly, refused }: SourceEdito
       </Suspense>
       {problems.length === 0 ? (
         <p className="flex items-center gap-1.5 text-xs text-ok" role="status">
-          <CircleCheck size={14} aria-hidden /> The frontmatter is sound
+          <CircleCheck size={14} aria-hidden /> Front matter is valid
         </p>
       ) : (
         <div role="status" className="text-xs text-err">

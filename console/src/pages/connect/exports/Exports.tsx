@@ -24,7 +24,7 @@ export function Exports() {
     </Button>
   )
   return (
-    <Page title="Exports" about="Log rows, sent to other tools as they are made." actions={configs.length > 0 && create}>
+    <Page title="Exports" about="Stream logs to your observability tools." actions={configs.length > 0 && create}>
       <PlanGate needs="integrations" name="Exports" about={DESCRIPTION}>
         {list.isPending ? (
           <SkeletonCards cards={2} className="h-44" />

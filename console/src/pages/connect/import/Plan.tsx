@@ -47,7 +47,7 @@ export function Plan({ result }: { result: Result }) {
   const keys: Column<Schemas['ImportedKey'] & { budget: string; index: number }>[] = [
     { key: 'name', header: 'Key', className: 'max-w-48 truncate', cell: (row) => row.name },
     { key: 'prefix', header: 'Shown as', from: 'sm', cell: (row) => <code>{row.key_prefix}</code> },
-    { key: 'scopes', header: 'May call', from: 'md', className: 'max-w-64 truncate text-muted', cell: (row) => <code title={row.scopes.join('\n')}>{row.scopes.join(', ')}</code> },
+    { key: 'scopes', header: 'Access', from: 'md', className: 'max-w-64 truncate text-muted', cell: (row) => <code title={row.scopes.join('\n')}>{row.scopes.join(', ')}</code> },
     { key: 'budget', header: 'Budget', from: 'lg', cell: (row) => row.budget },
     { key: 'expires', header: 'Expires', from: 'lg', cell: (row) => time(row.expires_at, zone, 'date') },
     {

@@ -45,7 +45,7 @@ export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; on
         <Field label="Name" hint="What uses it: you will look for it here." error={save.fields['name']}>
           <Input value={name} required maxLength={100} autoFocus placeholder="checkout-service" onChange={(event) => setName(event.target.value)} />
         </Field>
-        <Field label="Application" hint="Usage and budgets can be told apart by it." error={save.fields['app_id']}>
+        <Field label="Application" hint="Track usage and set budgets per application." error={save.fields['app_id']}>
           <Select value={appId} onChange={(event) => setAppId(event.target.value)} options={[{ value: '', label: 'None' }, ...apps.map((app) => ({ value: app.id, label: app.name }))]} />
         </Field>
       </div>

@@ -1,12 +1,13 @@
 import { EllipsisVertical, Pencil, RotateCw, ScrollText, Trash2 } from 'lucide-react'
 import type { Schemas } from '@/api/client'
 import { useAuditReason } from '@/api/me'
-import { ago, time } from '@/lib/format'
+import { ago, money, time } from '@/lib/format'
 import { type KeyState, isUsable, keyState } from '@/lib/keyState'
 import { usePrefs } from '@/lib/prefs'
 import { allowsEverything } from '@/lib/scope'
 import { Badge, Button, Menu, MenuItem, Status, Table, type Column, type Tone } from '@/ui'
 import type { DisplayNames } from './useDisplayNames'
+import { useKeySpend, type KeySpend } from './useKeySpend'
 
 type Key = Schemas['Key']
 export type KeyAct = 'edit' | 'rotate' | 'revoke' | 'history'
@@ -24,6 +25,7 @@ const MAX_VISIBLE_SCOPES = 2
 
 export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   const { zone } = usePrefs()
+  const spendOf = useKeySpend(now)
   const stateText = (key: Key): string => {
     const state = keyState(key, now)
     return state === 'rotating' ? `rotating until ${time(key.expires_at, zone)}` : state
@@ -48,8 +50,10 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
         </Status>
       ),
     },
-    { key: 'scopes', header: 'May call', from: 'sm', cell: (key) => <Scopes scopes={key.scopes} /> },
+    { key: 'scopes', header: 'Access', from: 'sm', cell: (key) => <Scopes scopes={key.scopes} /> },
     { key: 'app', header: 'Application', from: 'lg', cell: (key) => names.app(key.app_id) ?? <span className="text-muted">–</span> },
+    { key: 'expires', header: 'Expires', from: 'lg', cell: (key) => (key.expires_at === null ? <span className="text-muted">never</span> : <time title={time(key.expires_at, zone, 'full')}>{time(key.expires_at, zone, 'date')}</time>) },
+    { key: 'spend', header: 'Spend this month', number: true, from: 'md', cell: (key) => <Spend spend={spendOf(key.id)} /> },
     { key: 'by', header: 'Created by', from: 'xl', cell: (key) => names.person(key.created_by) ?? <span className="text-muted">{key.created_by === null ? 'setup' : 'somebody who left'}</span> },
     { key: 'created', header: 'Created', from: 'xl', cell: (key) => <time title={time(key.created_at, zone, 'full')}>{time(key.created_at, zone, 'date')}</time> },
     {
@@ -62,14 +66,26 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
       key: 'actions',
       header: <span className="sr-only">Actions</span>,
       className: 'w-10 text-right',
-      cell: (key) => <Actions name={key.name} usable={isUsable(key, now)} blocked={!mayManage(key) && 'Only admins and whoever made it'} onAct={(kind) => onAct(kind, key)} />,
+      cell: (key) => <Actions name={key.name} usable={isUsable(key, now)} blocked={!mayManage(key) && 'Only admins and the person who created it'} onAct={(kind) => onAct(kind, key)} />,
     },
   ]
   return <Table label="Keys" columns={columns} rows={keys} rowKey={(key) => key.id} />
 }
 
+/** `$1.20 of $5.00 monthly`, or without a budget the amount alone. */
+function Spend({ spend: { spent, budget } }: { spend: KeySpend }) {
+  const limit = budget?.hard_limit_usd ?? budget?.soft_limit_usd ?? null
+  if (budget === null || limit === null) return money(spent)
+  const isOver = budget.spent_usd !== null && budget.spent_usd >= limit
+  return (
+    <span className={isOver ? 'text-err' : undefined} title={`Budget: ${money(limit)} ${budget.period}`}>
+      {budget.period === 'monthly' ? money(budget.spent_usd) : money(spent)} <span className="text-muted">of {money(limit)} {budget.period}</span>
+    </span>
+  )
+}
+
 function Scopes({ scopes }: { scopes: string[] }) {
-  if (allowsEverything(scopes)) return <span className="text-muted">everything</span>
+  if (allowsEverything(scopes)) return <span className="text-muted">all models, admin</span>
   return (
     <span className="flex flex-wrap gap-1 py-1" title={scopes.join('\n')}>
       {scopes.slice(0, MAX_VISIBLE_SCOPES).map((scope) => (

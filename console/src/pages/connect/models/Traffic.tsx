@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { Meter } from '@/charts/Bars'
 import { colorsOf } from '@/charts/colors'
 import { money, percent, plural } from '@/lib/format'
+import { joinTerms, term } from '@/lib/query'
 import { Section, Skeleton } from '@/ui'
 import type { Model } from './draft'
 import { useTargetUsage } from './usage'
@@ -42,7 +43,7 @@ function TargetLink({ name }: { name: string }) {
   const slash = name.indexOf('/')
   const [provider, model] = [name.slice(0, slash), name.slice(slash + 1)]
   return (
-    <Link to="/logs" search={{ provider, ...(!model.endsWith('*') && { model }) }} className="min-w-0 flex-1 truncate font-mono text-xs hover:underline" title={name}>
+    <Link to="/logs" search={{ query: joinTerms(term('provider', provider), !model.endsWith('*') && term('model', model)) }} className="min-w-0 flex-1 truncate font-mono text-xs hover:underline" title={name}>
       {name}
     </Link>
   )

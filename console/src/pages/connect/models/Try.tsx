@@ -111,7 +111,7 @@ function Outcome({ model, result }: { model: Model; result: Result }) {
     ['Tokens', run?.usage ? `${compact(run.usage.prompt_tokens)} in, ${compact(run.usage.completion_tokens)} out` : NO_VALUE],
   ]
   return (
-    <Section title={run ? 'Answer' : 'Failed'} aside={log?.cache === 'HIT' && <Badge tone="accent">from the cache</Badge>}>
+    <Section title={run ? 'Answer' : 'Failed'} aside={log?.cache === 'hit' && <Badge tone="accent">from the cache</Badge>}>
       <div className="flex flex-col gap-3">
         <dl className="grid grid-cols-2 gap-x-4 gap-y-2 sm:grid-cols-3" aria-label="Result">
           {facts.map(([name, value]) => (

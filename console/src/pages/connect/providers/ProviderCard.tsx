@@ -1,10 +1,13 @@
 import { EllipsisVertical, KeyRound, Pencil, Trash2, Zap } from 'lucide-react'
+import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { duration, plural } from '@/lib/format'
+import { term } from '@/lib/query'
 import { useAction } from '@/lib/useAction'
 import { Badge, Button, Menu, MenuItem, Status } from '@/ui'
+import type { Health } from './useProviderHealth'
 
 /** A provider that requests can use. */
 export interface Offer {
@@ -18,7 +21,7 @@ export interface Offer {
   stored: Schemas['Provider'] | null
 }
 
-export function ProviderCard({ offer, onEdit, onRemove }: { offer: Offer; onEdit: () => void; onRemove: () => void }) {
+export function ProviderCard({ offer, health, onEdit, onRemove }: { offer: Offer; health: Health | null; onEdit: () => void; onRemove: () => void }) {
   const { orgId } = useMe()
   const [result, setResult] = useState<Schemas['ProviderTest'] | null>(null)
   const test = useAction(async () => {
@@ -48,6 +51,11 @@ export function ProviderCard({ offer, onEdit, onRemove }: { offer: Offer; onEdit
       </p>
       <div className="flex flex-wrap items-center gap-2 text-xs text-muted">
         <Status tone={offer.configured ? 'ok' : 'muted'}>{isSandbox ? 'built in, needs no account' : offer.configured ? credentialOf(stored) : 'no credential'}</Status>
+        {health && (
+          <Link to="/logs" search={{ query: term('provider', offer.name), range: '1h' }} className="hover:underline">
+            <Status tone={health.tone}>{health.text}</Status>
+          </Link>
+        )}
       </div>
       <div className="mt-auto flex flex-wrap items-center gap-2 pt-1">
         {!isSandbox && !stored && (

@@ -8,6 +8,7 @@ import { Button, ErrorPanel, Field, Input, NoMatch, Page, SkeletonCards } from '
 import { ProviderCard, type Offer } from './ProviderCard'
 import { ProviderForm } from './ProviderForm'
 import { RemoveProvider } from './RemoveProvider'
+import { useProviderHealth } from './useProviderHealth'
 
 type Open = { kind: 'custom' } | { kind: 'edit' | 'remove'; offer: Offer }
 
@@ -57,6 +58,7 @@ export function Providers() {
 }
 
 function Group({ title, note, offers, onOpen }: { title: string; note?: string; offers: Offer[]; onOpen: (open: Open) => void }) {
+  const health = useProviderHealth()
   if (offers.length === 0) return null
   return (
     <section aria-label={title}>
@@ -66,7 +68,7 @@ function Group({ title, note, offers, onOpen }: { title: string; note?: string; 
       </h2>
       <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,300px),1fr))] gap-3">
         {offers.map((offer) => (
-          <ProviderCard key={offer.name} offer={offer} onEdit={() => onOpen({ kind: 'edit', offer })} onRemove={() => onOpen({ kind: 'remove', offer })} />
+          <ProviderCard key={offer.name} offer={offer} health={health(offer.name)} onEdit={() => onOpen({ kind: 'edit', offer })} onRemove={() => onOpen({ kind: 'remove', offer })} />
         ))}
       </ul>
     </section>

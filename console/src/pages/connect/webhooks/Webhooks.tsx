@@ -27,7 +27,7 @@ export function Webhooks() {
     </Button>
   )
   return (
-    <Page title="Webhooks" about="Events of this organization, posted to addresses of yours." actions={webhooks.length > 0 && create}>
+    <Page title="Webhooks" about="Send organization events to your endpoints." actions={webhooks.length > 0 && create}>
       <PlanGate needs="webhooks" name="Webhooks" about={DESCRIPTION}>
         {list.isPending ? (
           <SkeletonRows rows={4} />

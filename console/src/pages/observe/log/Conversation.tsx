@@ -1,5 +1,7 @@
 import { useMemo, useState, type ReactNode } from 'react'
 import { parseResponse, parseRequest } from '@/lib/conversation'
+import { isFailed } from '@/lib/failure'
+import { plural } from '@/lib/format'
 import { Badge, Button } from '@/ui'
 import { Json } from '@/ui/Json'
 import type { LogDetail } from './copyAs'
@@ -20,7 +22,7 @@ export function Conversation({ log }: { log: LogDetail }) {
   return (
     <div className="flex flex-col gap-3">
       <div className="flex items-center gap-2">
-        <span className="flex-1 text-xs text-muted">{turns.length + (answer?.messages.length ?? 0)} messages</span>
+        <span className="flex-1 text-xs text-muted">{plural(turns.length + (answer?.messages.length ?? 0), 'message')}</span>
         <Button size="sm" kind="ghost" aria-pressed={markdown} onClick={() => setMarkdown(!markdown)}>
           {markdown ? 'Plain text' : 'Markdown'}
         </Button>
@@ -40,7 +42,7 @@ export function Conversation({ log }: { log: LogDetail }) {
       {answer?.messages.map((message, at) => (
         <MessageView key={`answer-${at}`} message={message} markdown={markdown} isResponse />
       ))}
-      {answer?.error && (
+      {answer?.error && !isFailed(log) && (
         <p className="rounded-sm border border-line bg-err-soft px-3 py-2 break-words whitespace-pre-wrap text-err">{answer.error}</p>
       )}
       {answer?.finishReason && (
@@ -48,17 +50,17 @@ export function Conversation({ log }: { log: LogDetail }) {
           Finished: <Badge>{answer.finishReason}</Badge>
         </p>
       )}
-      {!answer && <Missing what="answer" stored={log.response_stored} body={log.response} />}
+      {!answer && !isFailed(log) && <Missing what="response" stored={log.response_stored} body={log.response} />}
     </div>
   )
 }
 
 /** Explains why there is no conversation, or shows the raw body. */
-function Missing({ what, stored, body }: { what: 'request' | 'answer'; stored: LogDetail['request_stored']; body: unknown }): ReactNode {
+function Missing({ what, stored, body }: { what: 'request' | 'response'; stored: LogDetail['request_stored']; body: unknown }): ReactNode {
   if (stored === 'off') {
     return (
       <p className="card px-3 py-2 text-muted">
-        The {what} was not kept: bodies are switched off for this organization, or the request said <code>X-Gateway-Log: metadata</code>.
+        The {what} was not kept: the organization does not store bodies, or the request had the header <code>X-Gateway-Log: metadata</code>.
       </p>
     )
   }
@@ -66,9 +68,9 @@ function Missing({ what, stored, body }: { what: 'request' | 'answer'; stored: L
   return (
     <div className="flex flex-col gap-1">
       <p className="text-xs text-muted">
-        {stored === 'truncated' ? `The ${what} was longer than 256 KiB; this is its beginning.` : `This ${what} is no conversation.`}
+        {stored === 'truncated' ? `The ${what} was longer than 256 KiB; this is its beginning.` : `This ${what} is not a conversation.`}
       </p>
-      <Json value={body} label={what === 'request' ? 'Request' : 'Answer'} />
+      <Json value={body} label={what === 'request' ? 'Request' : 'Response'} />
     </div>
   )
 }

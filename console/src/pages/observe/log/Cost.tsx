@@ -18,7 +18,7 @@ export function Cost({ log }: { log: LogDetail }) {
   const prices = api.useQuery('get', '/api/v1/usage/prices', { params: { query: { provider: log.provider, ...(log.model && { model: log.model }) } } }, { staleTime: 600_000 })
   if (prices.isError) return <ErrorPanel error={prices.error} what="the prices" onRetry={() => void prices.refetch()} />
   if (!prices.data) return <SkeletonRows rows={3} />
-  if (log.total_tokens === null) return <p className="text-muted">No tokens were used: the call failed before there was an answer.</p>
+  if (log.total_tokens === null) return <p className="text-muted">No tokens were used: the call failed before there was a response.</p>
   const price: Schemas['Price'] | undefined = prices.data.prices.find((row) => row.model === log.model) ?? prices.data.prices[0]
   const lines = costLines(log, price)
   const sum = lines.reduce((total, line) => total + (line.amount ?? 0), 0)
@@ -33,7 +33,7 @@ export function Cost({ log }: { log: LogDetail }) {
       </div>
       {!price && (
         <p className="text-muted">
-          <code>{log.provider}/{log.model ?? NO_VALUE}</code> has no price, so its cost is not known rather than nothing.
+          We have no price for <code>{log.provider}/{log.model ?? NO_VALUE}</code>, so its cost is unknown, not zero.
         </p>
       )}
       {price && (

@@ -5,11 +5,13 @@ import { api } from '@/api/client'
 import { copyText } from '@/lib/clipboard'
 import { useShortcuts, type Bindings } from '@/lib/shortcuts'
 import { DockedDrawer, ErrorPanel, Skeleton, Tabs, toast } from '@/ui'
+import { SearchHits } from '@/ui/Marked'
 import { Actions } from './Actions'
 import { Conversation } from './Conversation'
 import { asCurl, type LogDetail } from './copyAs'
 import { Cost } from './Cost'
 import { Details } from './Details'
+import { FailureBlock } from './FailureBlock'
 import { LogHeader } from './LogHeader'
 import { Raw } from './Raw'
 import { LOG_TABS, type LogTab } from './tabs'
@@ -20,13 +22,15 @@ const NAMES: Record<LogTab, string> = { conversation: 'Conversation', timing: 'T
 
 interface WithLogDrawerProps {
   logId: number | undefined
+  /** Words of the search, marked in the conversation. */
+  words?: readonly string[]
   tab: LogTab
   onTab(tab: LogTab): void
   onClose(): void
   children: ReactNode
 }
 
-export function WithLogDrawer({ logId, tab, onTab, onClose, children }: WithLogDrawerProps) {
+export function WithLogDrawer({ logId, words = [], tab, onTab, onClose, children }: WithLogDrawerProps) {
   const open = logId !== undefined
   // Log rows are immutable.
   const detail = api.useQuery('get', '/api/v1/logs/{logId}', { params: { path: { logId: logId ?? 0 } } }, { enabled: open, staleTime: Number.POSITIVE_INFINITY })
@@ -54,7 +58,9 @@ export function WithLogDrawer({ logId, tab, onTab, onClose, children }: WithLogD
             <ErrorPanel error={detail.error} what="this request" onRetry={() => void detail.refetch()} />
           </div>
         ) : log ? (
-          <Content log={log} tab={tab} onTab={onTab} />
+          <SearchHits words={words}>
+            <Content log={log} tab={tab} onTab={onTab} />
+          </SearchHits>
         ) : (
           <div className="flex flex-col gap-3 p-4" role="status" aria-label="Loading">
             <Skeleton className="h-20 w-full" />
@@ -80,6 +86,7 @@ function Content({ log, tab, onTab }: { log: LogDetail; tab: LogTab; onTab(tab: 
   return (
     <>
       <Actions log={log} />
+      <FailureBlock log={log} />
       <Tabs
         label="Parts of the request"
         value={tab}

@@ -16,14 +16,14 @@ export function LogHeader({ log }: { log: LogDetail }) {
           {asked !== served && <span className="text-muted">{asked} → </span>}
           {served}
         </span>
-        {log.cache && <Badge tone={log.cache === 'HIT' ? 'accent' : 'muted'}>cache {log.cache.toLowerCase()}</Badge>}
+        {log.cache && <Badge tone={log.cache === 'hit' ? 'accent' : 'muted'}>cache {log.cache.toLowerCase()}</Badge>}
         {log.stream && <Badge>stream</Badge>}
       </div>
       <dl className="flex flex-wrap gap-x-4 gap-y-0.5 text-xs">
         <Figure name="Latency" value={duration(log.latency_ms)} />
         <Figure name="First token" value={duration(log.ttft_ms)} />
         <Figure name="Tokens" value={log.total_tokens === null ? NO_VALUE : `${compact(log.prompt_tokens)} in, ${compact(log.completion_tokens)} out`} />
-        <Figure name="Cost" value={log.cost_usd === null ? 'no price' : money(log.cost_usd)} />
+        <Figure name="Cost" value={log.cost_usd !== null ? money(log.cost_usd) : log.total_tokens === null ? NO_VALUE : 'no price'} />
         <Figure name="At" value={time(log.created_at, zone, 'time')} title={time(log.created_at, zone, 'full')} />
       </dl>
     </div>

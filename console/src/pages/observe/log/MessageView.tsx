@@ -3,6 +3,7 @@ import { lazy, Suspense, useState, type ReactNode } from 'react'
 import type { Message, Part } from '@/lib/conversation'
 import { cx } from '@/lib/cx'
 import { Json } from '@/ui/Json'
+import { Marked } from '@/ui/Marked'
 
 const Markdown = lazy(() => import('@/ui/Markdown'))
 
@@ -39,7 +40,7 @@ export function MessageView({ message, markdown, isResponse, folded }: MessageVi
   }
   return (
     <article className={frame}>
-      <h3 className="px-3 pt-2 pb-1 text-xs font-medium text-muted">{isResponse ? 'answer' : message.role}</h3>
+      <h3 className="px-3 pt-2 pb-1 text-xs font-medium text-muted">{isResponse ? 'response' : message.role}</h3>
       {body}
     </article>
   )
@@ -69,10 +70,10 @@ function PartView({ part, markdown }: { part: Part; markdown: boolean }): ReactN
       return part.url?.startsWith('data:image/') ? (
         <img src={part.url} alt="Sent with the message" className="max-h-64 max-w-full self-start rounded-sm border border-line" />
       ) : (
-        <Attachment icon={<ImageIcon size={14} aria-hidden />} text={part.url ?? part.mime ?? 'Picture'} />
+        <Attachment icon={<ImageIcon size={14} aria-hidden />} text={part.url ?? part.mime ?? 'Image'} />
       )
     case 'audio':
-      return <Attachment icon={<Volume2 size={14} aria-hidden />} text={part.transcript ?? 'Sound'} />
+      return <Attachment icon={<Volume2 size={14} aria-hidden />} text={part.transcript ?? 'Audio'} />
     case 'file':
       return <Attachment icon={<FileText size={14} aria-hidden />} text={part.name ?? part.mime ?? 'File'} />
     case 'tool_call':
@@ -107,7 +108,9 @@ function Words({ text, markdown }: { text: string; markdown: boolean }) {
           <Markdown text={shown} />
         </Suspense>
       ) : (
-        <p className="break-words whitespace-pre-wrap">{shown}</p>
+        <p className="break-words whitespace-pre-wrap">
+          <Marked text={shown} />
+        </p>
       )}
       {cut && (
         <button type="button" className="mt-1 min-h-6 text-xs text-accent underline" onClick={() => setAll(true)}>

@@ -26,7 +26,7 @@ export function Timing({ log }: { log: LogDetail }) {
           <Table label="Attempts" columns={COLUMNS} rows={log.attempts.map((attempt, at) => ({ ...attempt, number: at + 1 }))} rowKey={(attempt) => attempt.number} />
         </div>
       ) : (
-        <p className="text-muted">{log.cache === 'HIT' ? 'Answered from the cache: no provider was called.' : 'No provider was called.'}</p>
+        <p className="text-muted">{log.cache === 'hit' ? 'Answered from the cache: no provider was called.' : 'No provider was called.'}</p>
       )}
       {failures.length > 0 && (
         <section>

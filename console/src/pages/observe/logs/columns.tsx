@@ -1,40 +1,57 @@
 import { colorOf } from '@/charts/colors'
 import type { LogRow } from '@/api/logs'
-import { compact, duration, money, NO_VALUE, time, type Zone } from '@/lib/format'
-import { HttpStatus } from '@/ui'
+import { failureOf } from '@/lib/failure'
+import { compact, cost, duration, NO_VALUE, time, type Zone } from '@/lib/format'
+import type { LogsPrefs } from '@/lib/prefs'
+import { Badge, HttpStatus } from '@/ui'
+import { Marked } from '@/ui/Marked'
 import type { GridColumn } from '@/ui/VirtualTable'
+import { Output } from './Output'
 
 export interface ColumnContext {
   zone: Zone
+  /** The range is longer than a day: times need a date. */
+  withDate: boolean
   keyName(id: string): string
 }
 
-interface LogColumn extends GridColumn<LogRow> {
-  /** Minimum table width in pixels for this column to be shown. */
-  from: number
+export interface LogColumn extends GridColumn<LogRow> {
+  /** Table width in pixels from which the column is shown unless the user decides; null: only if chosen. */
+  from: number | null
 }
 
-/** The columns that fit the width; the model column grows if the preview column is hidden. */
-export function visibleColumns(columns: readonly LogColumn[], width: number, hidden: readonly string[]): LogColumn[] {
-  const shown = columns.filter((column) => width >= column.from && !hidden.includes(column.key))
-  return shown.some((column) => column.key === 'preview') ? shown : shown.map((column) => (column.key === 'model' ? { ...column, width: 'minmax(96px, 1fr)' } : column))
+/** The columns that the user chose, and the ones that fit the width where nothing was chosen. */
+export function visibleColumns(columns: readonly LogColumn[], width: number, { columns: chosen, widths }: Pick<LogsPrefs, 'columns' | 'widths'>): LogColumn[] {
+  const shown = columns.filter((column) => isShown(column, width, chosen)).map((column) => (widths[column.key] === undefined ? column : { ...column, width: `${widths[column.key]}px` }))
+  if (shown.some((column) => column.width.includes('fr'))) return shown
+  // One column takes the rest of the width.
+  const last = shown.findLast((column) => column.key === 'preview' || column.key === 'model') ?? shown.at(-1)
+  return shown.map((column) => (column === last ? { ...column, width: `minmax(${Number.parseInt(column.width.replace('minmax(', ''), 10) || 96}px, 1fr)` } : column))
 }
 
-export function logColumns({ zone, keyName }: ColumnContext): LogColumn[] {
+export function isShown(column: LogColumn, width: number, chosen: LogsPrefs['columns']): boolean {
+  return chosen[column.key] ?? (column.from !== null && width >= column.from)
+}
+
+export function logColumns({ zone, withDate, keyName }: ColumnContext): LogColumn[] {
+  const at = (row: LogRow) => (withDate ? `${time(row.created_at, zone, 'day')} ${time(row.created_at, zone, 'time')}` : time(row.created_at, zone, 'time'))
   return [
-    { key: 'time', header: 'Time', width: '76px', from: 0, cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="text-muted">{time(row.created_at, zone, 'time')}</time> },
-    { key: 'status', header: 'Status', width: '72px', from: 0, cell: (row) => <HttpStatus status={row.status} code={row.error_code} short /> },
+    { key: 'time', header: 'Time', width: withDate ? '120px' : '76px', from: 0, sort: 'time', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="text-muted">{at(row)}</time> },
+    { key: 'status', header: 'Status', width: '64px', from: 0, cell: (row) => <HttpStatus status={row.status} code={row.error_code} short /> },
     { key: 'provider', header: 'Provider', width: '116px', from: 860, cell: (row) => <Provider row={row} /> },
-    { key: 'model', header: 'Model', width: 'minmax(120px, 190px)', from: 0, cell: (row) => <code title={row.model ?? undefined}>{row.model ?? NO_VALUE}</code> },
-    { key: 'preview', header: 'Said', width: 'minmax(140px, 1fr)', from: 600, cell: (row) => <span title={row.preview ?? undefined}>{row.preview ?? <span className="text-muted">{row.path}</span>}</span> },
-    { key: 'latency', header: 'Latency', width: '76px', from: 0, number: true, cell: (row) => duration(row.latency_ms) },
-    { key: 'ttft', header: 'First token', width: '84px', from: 980, number: true, cell: (row) => duration(row.ttft_ms) },
-    { key: 'tokens', header: 'Tokens', width: '100px', from: 720, number: true, cell: (row) => (row.total_tokens === null ? NO_VALUE : `${compact(row.prompt_tokens)} → ${compact(row.completion_tokens)}`) },
-    { key: 'cost', header: 'Cost', width: '84px', from: 480, number: true, cell: (row) => money(row.cost_usd) },
-    { key: 'cache', header: 'Cache', width: '64px', from: 1400, cell: (row) => row.cache?.toLowerCase() ?? '' },
-    { key: 'key', header: 'Key', width: '120px', from: 1180, cell: (row) => (row.key_id ? keyName(row.key_id) : <span className="text-muted">{row.source === 'api' ? 'console' : NO_VALUE}</span>) },
+    { key: 'model', header: 'Model', width: '150px', from: 0, cell: (row) => <code title={row.model ?? undefined}>{row.model ?? NO_VALUE}</code> },
+    { key: 'preview', header: 'Input', width: 'minmax(140px, 1fr)', from: 560, cell: (row) => <Input row={row} /> },
+    { key: 'output', header: 'Output', width: '240px', from: null, cell: (row) => <Output row={row} /> },
+    { key: 'error', header: 'Error', width: '220px', from: null, cell: (row) => <Failed row={row} /> },
+    { key: 'latency', header: 'Latency', width: '82px', from: 0, number: true, sort: 'latency', cell: (row) => duration(row.latency_ms) },
+    { key: 'ttft', header: 'First token', width: '88px', from: 1120, number: true, cell: (row) => duration(row.ttft_ms) },
+    { key: 'tokens', header: 'Tokens', width: '112px', from: 760, number: true, sort: 'tokens', cell: (row) => (row.total_tokens === null ? NO_VALUE : `${compact(row.prompt_tokens)} → ${compact(row.completion_tokens)}`) },
+    { key: 'cost', header: 'Cost', width: '92px', from: 480, number: true, sort: 'cost', cell: (row) => <Cost row={row} /> },
+    { key: 'cache', header: 'Cache', width: '72px', from: 1400, cell: (row) => (row.cache === 'hit' ? <Badge tone="accent">hit</Badge> : (row.cache?.toLowerCase() ?? '')) },
+    { key: 'key', header: 'Key', width: '120px', from: 1240, cell: (row) => (row.key_id ? keyName(row.key_id) : <span className="text-muted">{row.source === 'api' ? 'console' : NO_VALUE}</span>) },
     { key: 'user', header: 'User', width: '110px', from: 1400, cell: (row) => row.user ?? NO_VALUE },
     { key: 'session', header: 'Session', width: '150px', from: 1520, cell: (row) => <code className="text-muted">{row.session_id ?? NO_VALUE}</code> },
+    { key: 'prompt', header: 'Prompt', width: '160px', from: null, cell: (row) => (row.prompt ? <code>{row.prompt}{row.prompt_version === null ? '' : `@${row.prompt_version}`}</code> : NO_VALUE) },
   ]
 }
 
@@ -50,4 +67,28 @@ function Provider({ row }: { row: LogRow }) {
       )}
     </span>
   )
+}
+
+/** The last user text; for a failed request, the reason before it. */
+function Input({ row }: { row: LogRow }) {
+  const failure = failureOf(row)
+  const text = row.preview
+  return (
+    <span title={failure ? `${failure.message}\n${text ?? ''}` : (text ?? undefined)}>
+      {row.cache === 'hit' && <span className="mr-1.5 rounded-full bg-accent-soft px-1.5 text-xs text-accent">cached</span>}
+      {failure && <span className="mr-2 text-err">{failure.message}</span>}
+      {text === null ? <span className="text-muted">{row.path}</span> : <Marked text={text} />}
+    </span>
+  )
+}
+
+function Failed({ row }: { row: LogRow }) {
+  const failure = failureOf(row)
+  return failure ? <span className="text-err" title={failure.message}>{failure.message}</span> : ''
+}
+
+/** Nothing was used by a call without tokens, so it has no cost; a missing price is said. */
+function Cost({ row }: { row: LogRow }) {
+  if (row.cost_usd !== null) return <span title={`$${row.cost_usd}`}>{cost(row.cost_usd)}</span>
+  return row.total_tokens === null ? NO_VALUE : <span className="text-muted" title="There is no price for this model">no price</span>
 }

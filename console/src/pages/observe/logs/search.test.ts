@@ -1,16 +1,28 @@
 import { expect, test } from 'vitest'
-import { filterOf, readLogsSearch } from './search'
+import { effectiveQuery, nextSort, orderOf, readLogsSearch } from './search'
+
+const read = (search: Record<string, unknown>) => JSON.parse(JSON.stringify(readLogsSearch(search))) as unknown
 
 test('search parameters are parsed, and invalid values are dropped', () => {
-  const search = readLogsSearch({ status: '5xx', level: 'loud', source: 'api', log: '371382241935872', tab: 'timing', user: '42', q: '' })
-  expect(JSON.parse(JSON.stringify(search))).toEqual({ status: '5xx', source: 'api', log: 371382241935872, tab: 'timing', user: '42' })
+  expect(read({ query: 'status:error', sort: 'latency:asc', own: 'show', log: '371382241935872', tab: 'timing' })).toEqual({ query: 'status:error', sort: 'latency:asc', own: 'show', log: 371382241935872, tab: 'timing' })
+  expect(read({ query: '', sort: 'speed', own: 'x', log: 'y', tab: 'z' })).toEqual({})
 })
 
-test.each(['6xx', '20', '2000', 'abc'])('%s is no status', (status) => {
-  expect(readLogsSearch({ status }).status).toBeUndefined()
+test('parameters of earlier versions become terms', () => {
+  expect(read({ status: '5xx', user: 'maria lopez', key_id: 'k1', session_id: 's', q: 'two words' })).toEqual({ query: 'status:5xx key:k1 user:"maria lopez" session:s two words' })
 })
 
-test('the open drawer and the search text are not part of the client-side filter', () => {
-  expect(Object.keys(filterOf({ q: 'x', log: 1, tab: 'raw', provider: 'openai' }))).not.toContain('q')
-  expect(filterOf({ provider: 'openai' }).provider).toBe('openai')
+test('own calls are left out unless they are asked for', () => {
+  expect(effectiveQuery({})).toBe('-source:api')
+  expect(effectiveQuery({ query: 'model:x' })).toBe('model:x -source:api')
+  expect(effectiveQuery({ query: 'model:x', own: 'show' })).toBe('model:x')
+  expect(effectiveQuery({ query: 'source:api,proxy' })).toBe('source:api,proxy')
+})
+
+test('a header sorts by the highest, then the lowest, then by time again', () => {
+  expect(nextSort(orderOf(undefined), 'latency')).toBe('latency')
+  expect(nextSort(orderOf('latency'), 'latency')).toBe('latency:asc')
+  expect(nextSort(orderOf('latency:asc'), 'latency')).toBeUndefined()
+  expect(nextSort(orderOf(undefined), 'time')).toBe('time:asc')
+  expect(nextSort(orderOf('cost'), 'time')).toBeUndefined()
 })

@@ -1,41 +1,75 @@
-/** Search parameters of the logs page. */
+/** Search parameters of the logs page: the query, the order, and the request in the drawer. */
+import { joinTerms, hasField, term } from '@/lib/query'
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
-import type { LogFilter } from '@/lib/logFilter'
 import { LOG_TABS, type LogTab } from '../log/tabs'
 
-export interface LogsSearch extends LogFilter {
-  q?: string
+export interface LogsSearch {
+  /** A query of the query language. */
+  query?: string
+  /** `latency`, `cost`, `tokens`, or `time:asc`; newest first without it. */
+  sort?: string
+  /** Whether the gateway's own calls (playground, evals) are listed too. */
+  own?: 'show'
   /** Id of the request in the drawer. */
   log?: number
   tab?: LogTab
 }
 
-export const LEVELS = ['info', 'warn', 'error'] as const
-export const SOURCES = ['proxy', 'api', 'otel'] as const
-export const FILTERS = ['provider', 'model', 'status', 'level', 'source', 'key_id', 'user', 'session_id', 'q'] as const
+export const SORT_FIELDS = ['time', 'latency', 'cost', 'tokens'] as const
+export type SortField = (typeof SORT_FIELDS)[number]
+
+/** Parameters of earlier versions, and the field of each: bookmarks go on working. */
+const EARLIER: readonly [string, string][] = [
+  ['provider', 'provider'],
+  ['model', 'model'],
+  ['status', 'status'],
+  ['level', 'level'],
+  ['source', 'source'],
+  ['key_id', 'key'],
+  ['user', 'user'],
+  ['session_id', 'session'],
+]
 
 export function readLogsSearch(search: RawSearch): LogsSearch {
+  const earlier = EARLIER.map(([name, field]) => {
+    const value = text(search[name])
+    return value && term(field, value)
+  })
   return {
-    provider: text(search['provider']),
-    model: text(search['model']),
-    status: statusOf(search['status']),
-    level: oneOf(search['level'], LEVELS),
-    source: oneOf(search['source'], SOURCES),
-    key_id: text(search['key_id']),
-    user: text(search['user']),
-    session_id: text(search['session_id']),
-    q: text(search['q']),
+    query: joinTerms(text(search['query']), ...earlier, text(search['q'])) || undefined,
+    sort: sortOf(search['sort']),
+    own: oneOf(search['own'], ['show'] as const),
     log: integer(search['log']),
     tab: oneOf(search['tab'], LOG_TABS),
+    // Removes the earlier parameters from the address.
+    ...Object.fromEntries([...EARLIER.map(([name]) => name), 'q'].map((name) => [name, undefined])),
   }
 }
 
-/** The filters that can be evaluated on the client. Full-text search is done by the server. */
-export function filterOf({ provider, model, status, level, source, key_id, user, session_id }: LogsSearch): LogFilter {
-  return { provider, model, status, level, source, key_id, user, session_id }
+/** The query that is sent: without the gateway's own calls, unless they are asked for. */
+export function effectiveQuery({ query, own }: LogsSearch): string {
+  return own === 'show' || hasField(query ?? '', 'source') ? (query ?? '') : joinTerms(query, OWN_CALLS_EXCLUDED)
+}
+export const OWN_CALLS_EXCLUDED = '-source:api'
+
+export interface Order {
+  field: SortField
+  ascending: boolean
 }
 
-function statusOf(value: unknown): string | undefined {
+export function orderOf(sort: string | undefined): Order {
+  const [field, direction] = (sort ?? 'time').split(':')
+  return { field: oneOf(field, SORT_FIELDS) ?? 'time', ascending: direction === 'asc' }
+}
+
+/** A click on a header: highest first, then lowest first, then newest first again. */
+export function nextSort(now: Order, field: SortField): string | undefined {
+  if (now.field !== field) return field === 'time' ? undefined : field
+  if (!now.ascending) return `${field}:asc`
+  return undefined
+}
+
+function sortOf(value: unknown): string | undefined {
   const raw = text(value)
-  return raw && /^[1-5](xx|\d\d)$/.test(raw) ? raw : undefined
+  return raw && /^(time|latency|cost|tokens)(:asc)?$/.test(raw) && raw !== 'time' ? raw : undefined
 }

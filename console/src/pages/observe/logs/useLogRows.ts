@@ -1,20 +1,24 @@
 /**
  * Rows of the logs page: pages of the list query for older rows, and the live stream for newer ones. While the user has
- * scrolled down or paused, new rows are pending and only counted.
+ * scrolled down or paused, new rows are pending and only counted. The stream is the same for all tabs, so rows that
+ * match a query are fetched from the server when the stream says that there are new ones.
  */
 import { keepPreviousData } from '@tanstack/react-query'
-import { useEffect, useEffectEvent, useMemo, useReducer, useState } from 'react'
+import { useEffect, useEffectEvent, useMemo, useReducer, useRef, useState } from 'react'
 import { api, client, unwrap } from '@/api/client'
 import { useLiveLogs, type LogRow } from '@/api/logs'
 import { cursorPaging } from '@/api/paging'
 import { mergeNewestFirst } from '@/lib/merge'
+import { usePrefs } from '@/lib/prefs'
 import { resolveRange, type RangeSearch } from '@/lib/range'
-import { filterOf, type LogsSearch } from './search'
+import { searchedWords } from '@/lib/query'
+import { effectiveQuery, OWN_CALLS_EXCLUDED, type LogsSearch } from './search'
 
 const PAGE_SIZE = 200
 /** Beyond this number of live rows the list is reloaded from the top. */
 const MAX_LIVE_ROWS = 5000
-/** The full-text index lags behind new rows. */
+/** New rows that match a query are fetched at most this often; the full-text index lags behind new rows. */
+const CATCH_UP_MS = 500
 const SEARCH_INDEX_DELAY_MS = 1500
 
 interface LiveRows {
@@ -49,13 +53,15 @@ function idsOf(rows: readonly LogRow[]): ReadonlySet<number> {
 export function useLogRows(search: LogsSearch & RangeSearch, paused: boolean) {
   // Number of reloads of the list, and the query of the last one.
   const [restarts, setRestarts] = useState({ queryKey: '', count: 0 })
-  const { from, to, range, q } = search
+  const { from, to, range, sort } = search
+  const { zone } = usePrefs()
   // Resolve a relative span once per load so that the list does not shift while it is read.
-  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now()), [from, to, range, restarts.count])
-  const live = bounds.span !== null
-  const filter = filterOf(search)
-  const queryKey = JSON.stringify([filter, q, from, to, range])
-  const query = { ...filter, q, from: bounds.from, ...(live ? {} : { to: bounds.to }) }
+  const bounds = useMemo(() => resolveRange({ from, to, range }, Date.now(), zone), [from, to, range, zone, restarts.count])
+  // In another order new rows have no place at the top.
+  const live = bounds.span !== null && sort === undefined
+  const text = effectiveQuery(search)
+  const queryKey = JSON.stringify([text, sort, from, to, range])
+  const query = { query: text || undefined, sort, from: bounds.from, ...(bounds.span === null ? { to: bounds.to } : {}) }
   const name = JSON.stringify([query, restarts.count])
   const [liveRows, dispatch] = useReducer(reduce, NO_LIVE_ROWS)
   const { shown, pending, latest, received } = liveRows.name === name ? liveRows : NO_LIVE_ROWS
@@ -78,7 +84,8 @@ export function useLogRows(search: LogsSearch & RangeSearch, paused: boolean) {
   )
   const pages = list.data?.pages
   const older = useMemo(() => pages?.flatMap((page) => page.logs) ?? [], [pages])
-  const rows = useMemo(() => mergeNewestFirst(shown, older), [shown, older])
+  const rows = useMemo(() => (live ? mergeNewestFirst(shown, older) : older), [live, shown, older])
+  const lastPage = pages?.at(-1)
 
   useEffect(() => {
     if (shown.length > MAX_LIVE_ROWS) restart()
@@ -92,19 +99,33 @@ export function useLogRows(search: LogsSearch & RangeSearch, paused: boolean) {
       // The next row or reconnect retries.
       .catch(() => undefined)
   })
-  const [changes, noteChange] = useState(0)
-  useEffect(() => {
-    if (changes === 0) return
-    const timer = setTimeout(catchUp, SEARCH_INDEX_DELAY_MS)
-    return () => clearTimeout(timer)
-  }, [changes])
+  const delay = searchedWords(text).length > 0 ? SEARCH_INDEX_DELAY_MS : CATCH_UP_MS
+  const waiting = useRef<ReturnType<typeof setTimeout> | null>(null)
+  const catchUpSoon = () => {
+    waiting.current ??= setTimeout(() => {
+      waiting.current = null
+      catchUp()
+    }, delay)
+  }
+  useEffect(
+    () => () => {
+      if (waiting.current !== null) clearTimeout(waiting.current)
+      waiting.current = null
+    },
+    [name],
+  )
 
-  const state = useLiveLogs(filter, (newRows) => (q ? noteChange((now) => now + 1) : dispatch({ name, rows: newRows, paused })), live)
+  const onRows = (newRows: LogRow[]) => {
+    if (text !== '' && text !== OWN_CALLS_EXCLUDED) return catchUpSoon()
+    const listed = text === '' ? newRows : newRows.filter((row) => row.source !== 'api')
+    if (listed.length > 0) dispatch({ name, rows: listed, paused })
+  }
+  const state = useLiveLogs(() => true, onRows, live)
   const connected = state.kind === 'open' && list.isSuccess
   useEffect(() => {
     // Fetch rows missed between the list query and the stream, or while disconnected.
     if (connected) catchUp()
   }, [connected, name])
 
-  return { list, rows, pending, latest, received, live, state, bounds, showPending: () => dispatch({ name, show: true }) }
+  return { list, rows, query, lastPage, pending, latest, received, live, state, bounds, showPending: () => dispatch({ name, show: true }) }
 }

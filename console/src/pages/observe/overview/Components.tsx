@@ -12,7 +12,7 @@ export function Components() {
   if (unhealthy.length === 0) return null
   return (
     <section role="alert" className="card flex flex-wrap items-center gap-x-4 gap-y-1 border-warn px-3 py-2">
-      <h2 className="text-sm">Not everything is well</h2>
+      <h2 className="text-sm">Degraded</h2>
       {unhealthy.map(({ name, status }) => (
         <Status key={name} tone={status === 'down' ? 'err' : 'warn'}>
           {name.replaceAll('_', ' ')}: {status}

@@ -1,6 +1,6 @@
 import { api, type Schemas } from '@/api/client'
 import { pollingOptions } from '@/api/query'
-import { compact, duration, money, percent, plural } from '@/lib/format'
+import { compact, cost, duration, money, percent, plural } from '@/lib/format'
 import { previousRange, type Range } from '@/lib/range'
 import { ErrorPanel, SkeletonCards, Stat } from '@/ui'
 
@@ -20,11 +20,11 @@ export function SummaryStats({ range }: { range: Range }) {
     <div className="grid grid-cols-2 gap-3 sm:grid-cols-3 xl:grid-cols-7">
       <Stat label="Requests" value={compact(sums.requests)} change={relativeChange(sums, previous, (one) => one.requests)} />
       <Stat label="Error rate" value={percent(errors)} more="bad" change={relativeChange(sums, previous, (one) => share(one.errors, one.requests))} note={sums.errors > 0 ? plural(sums.errors, 'error') : undefined} />
-      <Stat label="Cost" value={money(sums.cost_usd)} more="bad" change={relativeChange(sums, previous, (one) => one.cost_usd)} note={sums.unpriced > 0 ? `${compact(sums.unpriced)} without a price` : undefined} />
+      <Stat label="Cost" value={money(sums.cost_usd)} more="bad" change={relativeChange(sums, previous, (one) => one.cost_usd)} note={sums.unpriced > 0 ? `${compact(sums.unpriced)} ${sums.unpriced === 1 ? 'request has' : 'requests have'} no price` : undefined} />
       <Stat label="Latency, p95" value={duration(sums.p95_ms)} more="bad" change={relativeChange(sums, previous, (one) => one.p95_ms)} note={`p50 ${duration(sums.p50_ms)}`} />
       <Stat label="Tokens" value={compact(sums.total_tokens)} change={relativeChange(sums, previous, (one) => one.total_tokens)} />
-      <Stat label="Saved by prompt caching" value={money(sums.cache_saved_usd)} more="good" change={relativeChange(sums, previous, (one) => one.cache_saved_usd)} note={sums.prompt_cache_pauses.length > 0 ? `paused for ${plural(sums.prompt_cache_pauses.length, 'key')}` : undefined} />
-      <Stat label="From the cache" value={percent(share(sums.cache_hits, sums.requests))} more="good" change={relativeChange(sums, previous, (one) => share(one.cache_hits, one.requests))} />
+      <Stat label="Saved by caching" value={cost(sums.cache_saved_usd)} more="good" change={relativeChange(sums, previous, (one) => one.cache_saved_usd)} note={sums.prompt_cache_pauses.length > 0 ? `paused for ${plural(sums.prompt_cache_pauses.length, 'key')}` : undefined} />
+      <Stat label="Cache hit rate" value={percent(share(sums.cache_hits, sums.requests))} more="good" change={relativeChange(sums, previous, (one) => share(one.cache_hits, one.requests))} />
     </div>
   )
 }

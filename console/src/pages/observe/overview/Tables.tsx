@@ -3,19 +3,25 @@ import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
 import { pollingOptions } from '@/api/query'
 import { Meter } from '@/charts/Bars'
-import { colorOf } from '@/charts/colors'
-import { ago, compact, duration, money, time } from '@/lib/format'
+import { rankColors } from '@/charts/colors'
+import { ago, compact, duration, moneyColumn, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { term } from '@/lib/query'
 import type { Range } from '@/lib/range'
 import { useNow } from '@/lib/useNow'
 import { ErrorPanel, HttpStatus, Section, SkeletonRows, Table, type Column } from '@/ui'
 
 const MAX_ROWS = 6
+/** The same definition everywhere: 4xx, 5xx and interrupted responses. */
+const ERRORS = 'status:error'
+
 export function TopModels({ range }: { range: Range }) {
   const { from, to } = range
   const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, pollingOptions())
   const navigate = useNavigate()
   const rows = models.data?.rows.slice(0, MAX_ROWS) ?? []
+  const cost = moneyColumn(rows.map((row) => row.cost_usd))
+  const colors = rankColors(rows)
   const maxCost = Math.max(0, ...rows.map((row) => row.cost_usd ?? 0))
   const columns: Column<Schemas['BreakdownRow']>[] = [
     {
@@ -25,14 +31,14 @@ export function TopModels({ range }: { range: Range }) {
       cell: (row) => (
         <div className="pb-1">
           <code className="block truncate" title={row.name}>{row.name}</code>
-          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={colorOf(row.name)} />
+          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={colors(row)} />
         </div>
       ),
     },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
     { key: 'tokens', header: 'Tokens', number: true, from: 'sm', cell: (row) => compact(row.total_tokens) },
     { key: 'p95', header: 'p95', number: true, from: 'sm', cell: (row) => duration(row.p95_ms) },
-    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : money(row.cost_usd)) },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
   ]
   return (
     <Section title="Top models" flush aside={<Link to="/usage" className="text-xs text-accent underline">Usage</Link>}>
@@ -43,7 +49,7 @@ export function TopModels({ range }: { range: Range }) {
       ) : rows.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No requests in this range.</p>
       ) : (
-        <Table label="Top models by cost" columns={columns} rows={rows} rowKey={(row) => row.name} onOpen={(row) => void navigate({ to: '/logs', search: { model: row.key ?? undefined } })} />
+        <Table label="Top models by cost" columns={columns} rows={rows} rowKey={(row) => row.name} onOpen={(row) => void navigate({ to: '/logs', search: { query: row.key === null ? undefined : term('model', row.key) } })} />
       )}
     </Section>
   )
@@ -53,7 +59,7 @@ export function NewestErrors({ range }: { range: Range }) {
   const { zone } = usePrefs()
   const now = useNow(15_000)
   const { from, to } = range
-  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, level: 'error', limit: MAX_ROWS } } }, pollingOptions())
+  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, query: ERRORS, limit: MAX_ROWS } } }, pollingOptions())
   const navigate = useNavigate()
   const columns: Column<LogRow>[] = [
     { key: 'when', header: 'When', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap text-muted">{ago(row.created_at, now)}</time> },
@@ -62,7 +68,7 @@ export function NewestErrors({ range }: { range: Range }) {
     { key: 'latency', header: 'Latency', number: true, cell: (row) => duration(row.latency_ms) },
   ]
   return (
-    <Section title="Newest errors" flush aside={<Link to="/logs" search={{ level: 'error' }} className="text-xs text-accent underline">All errors</Link>}>
+    <Section title="Newest errors" flush aside={<Link to="/logs" search={{ query: ERRORS, own: 'show' }} className="text-xs text-accent underline">All errors</Link>}>
       {errors.isError ? (
         <ErrorPanel error={errors.error} what="the errors" onRetry={() => void errors.refetch()} />
       ) : !errors.data ? (
@@ -70,7 +76,7 @@ export function NewestErrors({ range }: { range: Range }) {
       ) : errors.data.logs.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No errors in this range.</p>
       ) : (
-        <Table label="Newest errors" columns={columns} rows={errors.data.logs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/logs', search: { level: 'error', log: row.id } })} />
+        <Table label="Newest errors" columns={columns} rows={errors.data.logs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/logs', search: { query: ERRORS, own: 'show', log: row.id } })} />
       )}
     </Section>
   )

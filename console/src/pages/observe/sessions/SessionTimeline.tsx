@@ -6,7 +6,7 @@ import { useWidth } from '@/charts/useWidth'
 import { truncate } from '@/charts/Waterfall'
 import { duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { compressGaps, instantAt, positionOf } from '@/lib/timeline'
+import { compressGaps, instantAt, positionOf, type TimeSegment } from '@/lib/timeline'
 import { Button, ErrorPanel, SkeletonRows, Status, Table, type Column } from '@/ui'
 
 type Event = Schemas['Event']
@@ -19,6 +19,7 @@ interface SessionTimelineProps {
 
 const ROW = 22
 const AXIS = 20
+const LABEL_WIDTH = 52
 
 /** Requests and attempts as bars on a time axis with compressed gaps. Dragging zooms; a table has the same data. */
 export function SessionTimeline({ sessionId, requests, onOpen }: SessionTimelineProps) {
@@ -26,8 +27,9 @@ export function SessionTimeline({ sessionId, requests, onOpen }: SessionTimeline
   const lines = useMemo(() => linesOf(requests).filter((line) => !zoom || (line.end >= zoom.from && line.start <= zoom.to)), [requests, zoom])
   return (
     <div className="flex flex-col gap-4 p-4">
-      <div className="flex min-h-7 items-center gap-2 text-xs text-muted">
-        <span className="flex-1">Drag to zoom; silence is drawn short.</span>
+      <div className="flex min-h-7 flex-wrap items-center gap-x-4 gap-y-1 text-xs text-muted">
+        <span className="flex-1">Drag to zoom; idle time is compressed.</span>
+        <Legend requests={requests} />
         {zoom && (
           <Button size="sm" onClick={() => setZoom(null)}>
             Show all
@@ -104,7 +106,7 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
     }
     setDrag(null)
   }
-  const first = segments[0]?.from
+  const ticks = axisTicks(segments, (at) => x(at), width)
   return (
     <div ref={ref} className="max-h-[480px] overflow-y-auto" role="region" aria-label="Timeline" tabIndex={0}>
       <svg
@@ -137,15 +139,63 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
               {truncate(line.label, left - (line.nested ? 20 : 8))}
             </text>
             <rect x={x(line.start)} width={Math.max(3, x(line.end) - x(line.start))} y={at * ROW + (line.nested ? 8 : 5)} height={line.nested ? 6 : 12} fill={line.color} />
+            <Length line={line} from={x(line.start)} to={Math.max(x(line.start) + 3, x(line.end))} y={at * ROW + 15} left={left} width={width} />
           </g>
         ))}
-        {first !== undefined && (
-          <text x={left} y={height - 6} className="fill-muted text-[11px] tabular-nums">
-            {time(first, zone, 'time')}
-          </text>
-        )}
+        {ticks.map((tick) => (
+          <g key={tick.at}>
+            <line x1={x(tick.at)} x2={x(tick.at)} y2={height - AXIS} className="stroke-line" />
+            <text x={x(tick.at)} y={height - 6} textAnchor={tick.anchor} className="fill-muted text-[11px] tabular-nums">
+              {time(tick.at, zone, 'time')}
+            </text>
+          </g>
+        ))}
       </svg>
     </div>
+  )
+}
+
+/** The duration beside the bar: after it, or before it at the right edge. */
+function Length({ line, from, to, y, left, width }: { line: Line; from: number; to: number; y: number; left: number; width: number }) {
+  const text = duration(line.end - line.start)
+  const room = text.length * 7
+  const isAfter = to + room < width
+  if (!isAfter && from - room < left) return null
+  return (
+    <text x={isAfter ? to + 4 : from - 4} y={y} textAnchor={isAfter ? 'start' : 'end'} className="fill-muted text-[11px] tabular-nums">
+      {text}
+    </text>
+  )
+}
+
+/** Times at the beginning of each stretch of activity and at the end, as far apart as their labels are wide. */
+function axisTicks(segments: readonly TimeSegment[], x: (at: number) => number, width: number): { at: number; anchor: 'start' | 'end' }[] {
+  const ticks: { at: number; anchor: 'start' | 'end' }[] = []
+  let free = 0
+  for (const { from, isGap } of segments) {
+    if (isGap || x(from) < free || x(from) + LABEL_WIDTH > width) continue
+    ticks.push({ at: from, anchor: 'start' })
+    free = x(from) + LABEL_WIDTH + 60
+  }
+  const end = segments.at(-1)?.to
+  if (end !== undefined && x(end) - LABEL_WIDTH > free) ticks.push({ at: end, anchor: 'end' })
+  return ticks
+}
+
+/** What the colours and the thin bars mean. */
+function Legend({ requests }: { requests: readonly LogRow[] }) {
+  const providers = [...new Set(requests.map((row) => row.provider))].slice(0, 5)
+  const items = [...providers.map((name) => ({ name, color: colorOf(name) })), { name: 'failed', color: ERROR_COLOR }]
+  return (
+    <ul aria-label="Legend" className="flex flex-wrap gap-x-3">
+      {items.map(({ name, color }) => (
+        <li key={name} className="flex items-center gap-1.5">
+          <span className="size-2 rounded-[2px]" style={{ background: color }} aria-hidden />
+          {name}
+        </li>
+      ))}
+      {requests.some((row) => row.attempts.length > 1) && <li>thin bars: attempts</li>}
+    </ul>
   )
 }
 

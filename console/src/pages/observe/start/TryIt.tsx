@@ -52,7 +52,7 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
       )}
       <Snippets label="Language" snippets={snippets} onCopied={onCopied} onChange={setLanguage} />
       <p className="text-xs text-muted">
-        The key is masked here and whole in what you copy. <kbd className="kbd">c</kbd> copies.
+        The key is masked on screen; Copy includes it. Press <kbd className="kbd">c</kbd> to copy.
       </p>
     </div>
   )

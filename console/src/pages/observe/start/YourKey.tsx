@@ -15,7 +15,7 @@ export function YourKey({ stored, onStored }: { stored: boolean; onStored(): voi
   })
   if (key && !stored) {
     return (
-      <OneTimeSecret title="Shown only now" secret={key} onStored={onStored}>
+      <OneTimeSecret title="Copy it now, you won't see it again" secret={key} onStored={onStored}>
         Store it where your other secrets are. After a reload of this page it is gone. The first key of an organization may do everything that an admin may; for an application, create a key for calling models.
       </OneTimeSecret>
     )

@@ -25,7 +25,7 @@ export function useFirstRequest(rawKey: string | null): FirstRequestState {
   // A request made before this page was opened.
   const earlier = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1, key_id: keyId } } }, { enabled: row === null && keyId !== undefined })
 
-  const state = useLiveLogs({}, (rows) => {
+  const state = useLiveLogs(() => true, (rows) => {
     const match = rows.find((one) => one.id === sentLogId || rawKey === null || one.key_id === keyId)
     if (match) setRow((now) => now ?? match)
   }, row === null)

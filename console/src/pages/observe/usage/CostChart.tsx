@@ -6,6 +6,7 @@ import { colorsOf, OTHER_COLOR } from '@/charts/colors'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
 import { money } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { term } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
 import { OTHER, bucketStarts, topSeries } from '@/lib/series'
 import { ErrorPanel, Skeleton } from '@/ui'
@@ -22,8 +23,8 @@ interface CostChartProps {
 }
 
 /**
- * Stacked cost over time. The API groups a series only by provider and model. Keys, teams and applications are filters,
- * so the largest ones are queried one by one. Users and prompts are neither, so only the total is drawn.
+ * Stacked cost over time. The API groups a series only by provider and model; of other groups the largest ones are
+ * queried one by one.
  */
 export function CostChart({ range, by, rows, budgets }: CostChartProps) {
   const { zone } = usePrefs()
@@ -31,11 +32,11 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
   const { from, to, interval } = range
   const grouped = by === 'provider' ? 'provider' : 'model'
   const totals = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, pollingOptions(60_000))
-  const filter = FILTER[by]
-  const largest = filter ? rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, MAX_NAMED_SERIES) : []
+  const isGrouped = by === 'model' || by === 'provider'
+  const largest = isGrouped ? [] : rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, MAX_NAMED_SERIES)
   const parts = useQueries({
     queries: largest.map((row) => ({
-      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, ...filter?.(row.key ?? '') } } }),
+      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, query: term(by, row.key ?? '') } } }),
       staleTime: 60_000,
     })),
   })
@@ -51,11 +52,9 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
   const buckets = totals.data.buckets
   const total = buckets.reduce((sum, bucket) => sum + (bucket.cost_usd ?? 0), 0)
   const series: TimeSeries[] =
-    by === 'model' || by === 'provider'
+    isGrouped
       ? topSeries(buckets, (sums) => sums.cost_usd, MAX_NAMED_SERIES)
-      : filter
-        ? appendRemainder(largest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
-        : [{ name: 'all', color: 'var(--series-1)', values: costs(buckets) }]
+      : appendRemainder(largest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
   const iso = (at: number) => new Date(at).toISOString()
   return (
     <TimeChart
@@ -68,16 +67,10 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
       zone={zone}
       summary={money(total)}
       marks={limits(budgets, interval)}
-      onPick={(begin, end) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end) } })}
+      onPick={(begin, end) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end), own: 'show' } })}
       onRange={(begin, end) => void navigate({ to: '/usage', search: { by, from: iso(begin), to: iso(end) } })}
     />
   )
-}
-
-const FILTER: Partial<Record<Group, (key: string) => { key_id?: string; team_id?: string; app_id?: string }>> = {
-  key: (key) => ({ key_id: key }),
-  team: (key) => ({ team_id: key }),
-  app: (key) => ({ app_id: key }),
 }
 
 function costs(buckets: readonly Schemas['Bucket'][]): number[] {

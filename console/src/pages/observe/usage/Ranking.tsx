@@ -1,8 +1,8 @@
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
-import { colorOf } from '@/charts/colors'
-import { compact, duration, money, percent } from '@/lib/format'
-import type { LogFilter } from '@/lib/logFilter'
+import { rankColors } from '@/charts/colors'
+import { compact, duration, money, moneyColumn, percent } from '@/lib/format'
+import { term } from '@/lib/query'
 import { Section, Table, type Column } from '@/ui'
 import type { Group } from './search'
 
@@ -14,13 +14,14 @@ interface RankingProps {
   rows: readonly Row[]
   /** A further column after the costs. */
   extra?: Column<Row> | undefined
-  onOpen(filter: LogFilter): void
+  onOpen(query: string): void
 }
 
-/** Groups ranked by spend. Enter opens the filtered logs if logs support the filter. */
+/** Groups ranked by spend. Enter opens the logs of a group. */
 export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
+  const cost = moneyColumn(rows.map((row) => row.cost_usd))
+  const colors = rankColors(rows)
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
-  const toFilter = LOGS_BY[by]
   const columns: Column<Row>[] = [
     {
       key: 'name',
@@ -29,33 +30,25 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
       cell: (row) => (
         <div className="pb-1">
           <span className="block truncate" title={row.key ?? undefined}>{by === 'model' || by === 'provider' ? <code>{row.name}</code> : row.name}</span>
-          <Meter share={total === 0 ? 0 : (row.cost_usd ?? 0) / total} color={colorOf(row.name)} />
+          <Meter share={total === 0 ? 0 : (row.cost_usd ?? 0) / total} color={colors(row)} />
         </div>
       ),
     },
-    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : money(row.cost_usd)) },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
     ...(extra ? [extra] : []),
     { key: 'share', header: 'Share', number: true, from: 'sm', cell: (row) => percent(total === 0 ? null : (row.cost_usd ?? 0) / total) },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
     { key: 'errors', header: 'Errors', number: true, from: 'md', cell: (row) => percent(row.requests === 0 ? null : row.errors / row.requests) },
     { key: 'in', header: 'Tokens in', number: true, from: 'md', cell: (row) => compact(row.prompt_tokens) },
     { key: 'out', header: 'Tokens out', number: true, from: 'md', cell: (row) => compact(row.completion_tokens) },
-    { key: 'cache', header: 'From cache', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
+    { key: 'cache', header: 'Cache hits', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
     { key: 'saved', header: 'Saved by caching', number: true, from: 'lg', cell: (row) => money(row.cache_saved_usd) },
     { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
     { key: 'p95', header: 'p95', number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
   ]
   return (
     <Section title={`By ${name.toLowerCase()}`} flush>
-      <Table label={`Usage by ${name.toLowerCase()}`} columns={columns} rows={rows} rowKey={(row) => row.key ?? row.name} onOpen={toFilter && ((row) => row.key !== null && onOpen(toFilter(row.key)))} />
+      <Table label={`Usage by ${name.toLowerCase()}`} columns={columns} rows={rows} rowKey={(row) => row.key ?? row.name} onOpen={(row) => row.key !== null && onOpen(term(by, row.key))} />
     </Section>
   )
-}
-
-/** Log filter of a row, if logs support the grouping. */
-const LOGS_BY: Partial<Record<Group, (key: string) => LogFilter>> = {
-  model: (model) => ({ model }),
-  provider: (provider) => ({ provider }),
-  key: (key_id) => ({ key_id }),
-  user: (user) => ({ user }),
 }

@@ -43,7 +43,7 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
           <span className="text-muted">Group by</span>
           <Select className="w-36" value={by} onChange={(event) => onBy(event.target.value as Group)} options={GROUPS.map((group) => ({ value: group, label: NAMES[group] }))} />
         </label>
-        <Totals rows={rows} />
+        <Totals rows={rows} by={by} from={from} to={to} />
         <Button className="ml-auto" icon={<Download size={14} aria-hidden />} blocked={!rows?.length && 'There is nothing to download'} onClick={exportCsv}>
           CSV
         </Button>
@@ -65,7 +65,7 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
       ) : (
         <>
           <CostChart range={range} by={by} rows={rows} budgets={allBudgets} />
-          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(filter) => void navigate({ to: '/logs', search: filter })} />
+          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(query) => void navigate({ to: '/logs', search: { query, own: 'show' } })} />
         </>
       )}
       {userBudget !== null && <UserBudgetForm user={userBudget} budgets={allBudgets} onClose={() => setUserBudget(null)} />}
@@ -74,18 +74,21 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
   )
 }
 
-function Totals({ rows }: { rows: readonly Schemas['BreakdownRow'][] | null }) {
+function Totals({ rows, by, from, to }: { rows: readonly Schemas['BreakdownRow'][] | null; by: Group; from: string; to: string }) {
+  const isUnpriced = rows?.some((row) => row.unpriced > 0) ?? false
+  // It is models that have no price, whatever the table is grouped by.
+  const byModel = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, { enabled: isUnpriced && by !== 'model', staleTime: 60_000, placeholderData: (before) => before })
   if (!rows) return null
   const sum = (pick: (row: Schemas['BreakdownRow']) => number | null) => rows.reduce((total, row) => total + (pick(row) ?? 0), 0)
-  const unpriced = rows.filter((row) => row.unpriced > 0)
+  const models = (by === 'model' ? rows : (byModel.data?.rows ?? [])).filter((row) => row.unpriced > 0).map((row) => row.name)
   return (
     <p className="text-muted">
       <b className="text-fg tabular-nums">{money(sum((row) => row.cost_usd))}</b> for {plural(sum((row) => row.requests), 'request')}, {compact(sum((row) => row.total_tokens))} tokens
-      {unpriced.length > 0 && (
-        <span className="text-warn" title={unpriced.map((row) => row.name).join(', ')}>
+      {isUnpriced && (
+        <span className="text-warn" title={models.join(', ')}>
           {' '}
-          · {plural(sum((row) => row.unpriced), 'request')} without a price ({unpriced[0]?.name}
-          {unpriced.length > 1 && ` and ${unpriced.length - 1} more`})
+          · {plural(sum((row) => row.unpriced), 'request')} to models without a price{models.length > 0 && `: ${models.slice(0, 2).join(', ')}`}
+          {models.length > 2 && ` and ${models.length - 2} more`}
         </span>
       )}
     </p>

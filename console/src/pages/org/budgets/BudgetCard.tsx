@@ -68,8 +68,8 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
         </dd>
         {spent !== null && (
           <>
-            <dt className="text-muted">At this pace</dt>
-            <dd className={ahead !== null && ahead > limit ? 'text-warn' : undefined}>{ahead === null ? 'too early to tell' : `${money(ahead)} by then`}</dd>
+            <dt className="text-muted">Forecast</dt>
+            <dd className={ahead !== null && ahead > limit ? 'text-warn' : undefined}>{ahead === null ? 'too early to tell' : `${money(ahead)} by ${time(budget.resets_at, zone, 'day')}`}</dd>
           </>
         )}
       </dl>

@@ -7,7 +7,7 @@ import { useAuditReason, useMe, type Role } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { Badge, Button, ConfirmDialog, Select, Table, toast, toastError, type Column } from '@/ui'
+import { Badge, Button, ConfirmDialog, Select, Table, toast, type Column } from '@/ui'
 import { HistoryDialog } from '../audit/History'
 import { ROLES, roleChangeBlocker } from './roles'
 
@@ -73,19 +73,12 @@ export function MemberTable({ members }: { members: Member[] }) {
 
 function RoleSelect({ member, blocked }: { member: Member; blocked: string | null }) {
   const me = useMe()
-  const [pendingRole, setPendingRole] = useState<Role | null>(null)
+  const [confirming, setConfirming] = useState<Role | null>(null)
   const change = async (role: Role): Promise<void> => {
-    setPendingRole(role)
-    try {
-      const params = { path: { orgId: me.orgId, userId: member.user_id } }
-      await unwrap(client.PUT('/api/v1/orgs/{orgId}/members/{userId}', { params, body: { role } }))
-      await invalidate('/api/v1/orgs', '/api/v1/auth')
-      toast(`${member.display_name} is ${role} now`)
-    } catch (error) {
-      toastError(error)
-    } finally {
-      setPendingRole(null)
-    }
+    const params = { path: { orgId: me.orgId, userId: member.user_id } }
+    await unwrap(client.PUT('/api/v1/orgs/{orgId}/members/{userId}', { params, body: { role } }))
+    await invalidate('/api/v1/orgs', '/api/v1/auth')
+    toast(`${member.display_name} is now ${role}`)
   }
   return (
     <span title={blocked ?? undefined}>
@@ -93,11 +86,16 @@ function RoleSelect({ member, blocked }: { member: Member; blocked: string | nul
         className="w-28"
         aria-label={`Role of ${member.display_name}`}
         aria-description={blocked ?? undefined}
-        disabled={blocked !== null || pendingRole !== null}
-        value={pendingRole ?? member.role}
-        onChange={(event) => void change(event.target.value as Role)}
+        disabled={blocked !== null}
+        value={confirming ?? member.role}
+        onChange={(event) => setConfirming(event.target.value as Role)}
         options={ROLES.map(({ role }) => ({ value: role, label: role, disabled: roleChangeBlocker(me, role) !== null }))}
       />
+      {confirming !== null && (
+        <ConfirmDialog open onClose={() => setConfirming(null)} title={`Make ${member.display_name} ${confirming}?`} action="Change role" onConfirm={() => change(confirming)}>
+          {member.email} is {member.role} now. The change takes effect at once, in every session.
+        </ConfirmDialog>
+      )}
     </span>
   )
 }

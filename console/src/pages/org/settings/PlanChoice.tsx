@@ -7,7 +7,7 @@ import { Button, ErrorLine, Radio, toast, usePermissionReason } from '@/ui'
 const PLANS: { plan: Schemas['Plan']; about: string }[] = [
   { plan: 'free', about: 'The proxy, logs, prompts, evals, datasets and the playground.' },
   { plan: 'pro', about: 'The same with a higher rate limit for each key.' },
-  { plan: 'enterprise', about: 'Everything: also skills and the shelf, webhooks, exports, and verdicts from outside.' },
+  { plan: 'enterprise', about: 'Everything: also skills and the shelf, webhooks, exports, and external evaluators.' },
 ]
 
 /** Plan selection for owners, if the installation allows self-service. */

@@ -46,6 +46,8 @@ fn row() -> LogRow {
         metadata: Map::from_iter([("env".to_owned(), json!("prod")), ("n".to_owned(), json!(4))]),
         traceparent: None,
         compat: None,
+        operation: None,
+        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: json!({"model": "gpt-4o", "temperature": 0.5, "max_tokens": 99, "messages": [

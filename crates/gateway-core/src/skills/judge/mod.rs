@@ -8,6 +8,7 @@ mod quality;
 pub mod safety;
 
 pub use originality::{Neighbour, compare};
+use safety::Finding;
 
 use std::fmt::Write as _;
 
@@ -27,10 +28,16 @@ pub struct Judgement {
     pub passed: bool,
 }
 
-/// The built-in judge. `nearest` is the most similar skill on the shelf, if the shelf is not empty.
-pub fn builtin(source: &SkillSource, nearest: Option<&Neighbour>, rubric: &Rubric) -> Judgement {
+/// The built-in judge. `files` are the findings in the skill's other files; `nearest` is the most similar skill on the
+/// shelf, if the shelf is not empty.
+pub fn builtin(
+    source: &SkillSource,
+    files: &[Finding],
+    nearest: Option<&Neighbour>,
+    rubric: &Rubric,
+) -> Judgement {
     let outline = outline::Outline::parse(&source.body);
-    let findings = safety::scan(&source.raw_source);
+    let findings = all_findings(source, files, rubric);
     let axes = Axes::from([
         ("clarity".to_owned(), quality::clarity(source, &outline)),
         ("specificity".to_owned(), quality::specificity(source, &outline)),
@@ -43,12 +50,19 @@ pub fn builtin(source: &SkillSource, nearest: Option<&Neighbour>, rubric: &Rubri
 }
 
 /// A judgement from the axes of a language model. Findings of the safety scan override the model's safety score.
-pub fn by_model(source: &SkillSource, mut axes: Axes, rubric: &Rubric) -> Judgement {
-    let findings = safety::scan(&source.raw_source);
+pub fn by_model(source: &SkillSource, files: &[Finding], mut axes: Axes, rubric: &Rubric) -> Judgement {
+    let findings = all_findings(source, files, rubric);
     if !findings.is_empty() {
         axes.insert("safety".to_owned(), safety::axis(&findings));
     }
     judgement(axes, rubric, !findings.is_empty(), false)
+}
+
+/// The findings in the text and in the other files, without those that the rubric accepts.
+fn all_findings(source: &SkillSource, files: &[Finding], rubric: &Rubric) -> Vec<Finding> {
+    let mut found = safety::scan(&source.raw_source);
+    found.extend(files.iter().filter(|finding| !finding.kind.is_allowed(rubric.allow_files)).cloned());
+    safety::few_of_each(found)
 }
 
 /// A judgement that does not pass, because judging itself failed for this reason.

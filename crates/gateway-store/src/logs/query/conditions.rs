@@ -168,6 +168,7 @@ impl Conditions<'_> {
             Field::Method => "method",
             Field::Path => "path",
             Field::Compat => "compat",
+            Field::Tool => "tool",
             Field::Request => "request_id",
             Field::Id | Field::Time => "id",
         };

@@ -59,6 +59,8 @@ pub(in crate::logs) fn read(row: &Row) -> Result<LogEntry, StoreError> {
             .map(|(name, version)| PromptVersionRef { name, version }),
         traceparent: row.get("traceparent")?,
         compat: row.get("compat")?,
+        operation: row.get("operation")?,
+        tool: row.get("tool")?,
         request_stored: stored(row, "request_stored")?,
         response_stored: stored(row, "response_stored")?,
         request: Vec::new(),

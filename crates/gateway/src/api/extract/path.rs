@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use gateway_core::ids::{
-    AlertId, AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InviteId, KeyId, LimitId,
-    OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
+    AlertId, AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InstallLinkId, InviteId,
+    KeyId, LimitId, OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;
@@ -88,6 +88,7 @@ id_params!(
     CaseId = "caseId",
     PlayId = "playId",
     SkillId = "skillId",
+    InstallLinkId = "installLinkId",
     RubricId = "rubricId",
     WebhookId = "webhookId",
     DeliveryId = "deliveryId",

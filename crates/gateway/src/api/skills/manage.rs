@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
+use gateway_core::skills::files::FileList;
 use gateway_core::skills::{SkillChange, SkillSource};
 use gateway_store::skills::{self, NewSkill, SkillFilter};
 use gateway_store::{StoreError, Tx};
@@ -85,7 +86,9 @@ pub async fn create(
     let source = new_source(input)?;
     let id = app.services.ids.new_id();
     let by = caller.actor();
-    let new = NewSkill { id, source: &source, adopted: None, by: &by, now: app.services.clock.now() };
+    let files = FileList::default();
+    let now = app.services.clock.now();
+    let new = NewSkill { id, source: &source, files: &files, adopted: None, by: &by, now };
     let mut tx = app.services.db.begin().await?;
     if !skills::insert(&mut tx, caller.org.id, &new).await? {
         return Err(duplicate_name(&source.name));
@@ -137,7 +140,8 @@ pub async fn update(
     if source == skill.source {
         return Ok(Json(skill.into()));
     }
-    let updated = skills::update(&mut tx, &skill, &source, &caller.actor(), app.services.clock.now()).await;
+    let content = (&source, &skill.files);
+    let updated = skills::update(&mut tx, &skill, content, &caller.actor(), app.services.clock.now()).await;
     // A concurrent request may have taken the name after the check.
     match updated {
         Ok(true) => {}

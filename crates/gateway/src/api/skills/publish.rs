@@ -4,7 +4,7 @@
 use axum::extract::State;
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::gate::{self, PublishContext, PublishDecision};
-use gateway_core::skills::judge::safety::{self, FindingKind};
+use gateway_core::skills::judge::safety::{self, FindingKind, ScanRecord};
 use gateway_core::time::Timestamp;
 use gateway_store::skills;
 use http::StatusCode;
@@ -21,7 +21,6 @@ use crate::api::extract::{PathParam, QueryParams};
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Accepted, Json};
 use crate::app::App;
-use crate::compute::{Cancellation, WaitLimits};
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
 
@@ -46,13 +45,14 @@ pub async fn publish(
 ) -> ApiResult<Json<Published>> {
     let org = caller.org.id;
     for _ in 0..MAX_SCANS {
-        let (version, finding) = scan(&app, org, id).await?;
+        let (version, scanned) = scan(&app, org, id).await?;
         let mut tx = app.services.db.begin().await?;
         let skill = skills::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
         if skill.version != version {
             continue;
         }
         let rubric = judge_skill::lock_rubric(&app.jobs, &mut tx, org).await?.rubric;
+        let finding = scanned.first(rubric.allow_files);
         let votes = skills::list_votes(&mut tx, id, skill.version).await?;
         let decision = gate::decide(PublishContext {
             version: skill.version,
@@ -82,21 +82,16 @@ pub async fn publish(
     Err(Problem::conflict("the skill is being changed; try again"))
 }
 
-/// The current version and what the internal judge finds unsafe in it. Before the transaction, because it takes time in
-/// proportion to the text.
-async fn scan(app: &App, org: OrgId, id: SkillId) -> ApiResult<(i64, Option<FindingKind>)> {
+/// The current version and what the internal judge finds unsafe in it and in its files. Before the transaction, because
+/// it takes time in proportion to the text.
+async fn scan(app: &App, org: OrgId, id: SkillId) -> ApiResult<(i64, ScanRecord)> {
     let skill = skills::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     let text = skill.source.raw_source;
-    if text.len() <= MAX_INLINE_BYTES {
-        return Ok((skill.version, first_finding(&text)));
+    if text.len() <= MAX_INLINE_BYTES && skill.files.entries().is_empty() {
+        return Ok((skill.version, ScanRecord::new(&safety::scan(&text))));
     }
-    let scanning = move |_: &Cancellation| first_finding(&text);
-    let finding = app.services.compute.run(org, WaitLimits::REQUEST, scanning).await?;
-    Ok((skill.version, finding))
-}
-
-fn first_finding(text: &str) -> Option<FindingKind> {
-    safety::scan(text).first().map(|finding| finding.kind)
+    let record = judge_skill::scan_version(&app.services, org, id, (text, &skill.files)).await?;
+    Ok((skill.version, record))
 }
 
 fn not_publishable(id: SkillId, version: i64, finding: Option<FindingKind>) -> Problem {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use gateway_core::ids::{OrgId, RubricId};
-use gateway_core::skills::rubric::{BUILTIN, Rubric, RubricChange};
+use gateway_core::skills::rubric::{AllowFiles, BUILTIN, Rubric, RubricChange};
 use gateway_core::time::Timestamp;
 use gateway_store::rubrics::{self, StoredRubric};
 use http::StatusCode;
@@ -33,6 +33,8 @@ pub struct RubricView {
     weights: BTreeMap<String, f64>,
     pass_threshold: f64,
     allowed_verdict_sources: Vec<String>,
+    /// Which files beside SKILL.md are no finding.
+    allow_files: AllowFiles,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -49,6 +51,7 @@ impl From<StoredRubric> for RubricView {
             weights,
             pass_threshold,
             allowed_verdict_sources,
+            allow_files,
         } = rubric;
         Self {
             id,
@@ -61,6 +64,7 @@ impl From<StoredRubric> for RubricView {
             weights,
             pass_threshold,
             allowed_verdict_sources,
+            allow_files,
             created_at,
             updated_at,
         }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::files::{FileContent, FilePath, check_room};
 use super::manage::{SkillList, commit_and_judge, stored};
 use super::view::{KnownEtags, SkillFile, SkillView};
 use super::{Reader, Writer, coded};
@@ -73,6 +74,16 @@ pub async fn public_file(
     SkillFile::new(&skill.source, &known)
 }
 
+pub async fn public_extra_file(
+    State(app): AppState,
+    _caller: Reader,
+    PathParam(id): PathParam<SkillId>,
+    PathParam(path): PathParam<FilePath>,
+) -> ApiResult<FileContent> {
+    let skill = skills::find_on_shelf(&app.services.db, id).await?.ok_or_else(Problem::not_found)?;
+    FileContent::load(&app, id, &skill.files, &path).await
+}
+
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "AdoptedSkill")]
 pub struct AdoptedView {
@@ -100,8 +111,10 @@ pub async fn adopt(
             origin.source.changed(&SkillChange { name: Some(name.clone()), ..SkillChange::default() })?
         };
         let adopted = Some((origin.id, origin.version));
-        let new = NewSkill { id: new_id, source: &source, adopted, by: &by, now };
+        let new = NewSkill { id: new_id, source: &source, files: &origin.files, adopted, by: &by, now };
         if skills::insert(&mut tx, org, &new).await? {
+            check_room(&mut tx, org, origin.files.total_bytes()).await?;
+            skills::copy_blobs(&mut tx, origin.id, new_id, &origin.files).await?;
             let created = json!({"name": name, "adopted_from": origin.id, "version": origin.version});
             tx.record(app.entry().target(new_id, &name).created(&created));
             commit_and_judge(&app, tx, &caller, new_id, 1).await?;

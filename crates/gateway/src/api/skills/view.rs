@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use gateway_core::ids::{EvaluationId, OrgId, RubricId, SkillId};
+use gateway_core::skills::files::FileEntry;
 use gateway_core::skills::rubric::Axes;
 use gateway_core::skills::{SkillSource, content_hash};
 use gateway_core::time::Timestamp;
@@ -47,7 +48,9 @@ pub struct SkillView {
     description: String,
     body: String,
     raw_source: String,
-    /// SHA-256 of `raw_source`.
+    /// The files beside SKILL.md.
+    files: Vec<FileEntry>,
+    /// SHA-256 of `raw_source`; of the list of all files if there are others.
     content_hash: String,
     version: i64,
     visibility: Visibility,
@@ -106,6 +109,7 @@ impl From<Skill> for SkillView {
             id,
             org_id,
             source,
+            files,
             content_hash,
             version,
             published_version,
@@ -130,6 +134,7 @@ impl From<Skill> for SkillView {
             description,
             body,
             raw_source,
+            files: files.into_entries(),
             content_hash,
             version,
             visibility: if published_version.is_some() { Visibility::Public } else { Visibility::Private },
@@ -159,6 +164,7 @@ impl From<ShelfEntry> for SkillView {
             description,
             body,
             raw_source,
+            files: skill.files.into_entries(),
             content_hash: skill.content_hash,
             version: skill.version,
             visibility: Visibility::Public,
@@ -185,6 +191,7 @@ pub struct VersionView {
     description: String,
     body: String,
     raw_source: String,
+    files: Vec<FileEntry>,
     content_hash: String,
     created_at: Timestamp,
     /// The user or key that created it.
@@ -193,9 +200,22 @@ pub struct VersionView {
 
 impl From<SkillVersion> for VersionView {
     fn from(version: SkillVersion) -> Self {
-        let SkillVersion { version, source, content_hash, judged: _, created_at, created_by } = version;
+        let SkillVersion { version, source, files, content_hash, judged: _, created_at, created_by } =
+            version;
         let SkillSource { name, headline, description, body, raw_source } = source;
-        Self { version, name, headline, description, body, raw_source, content_hash, created_at, created_by }
+        let files = files.into_entries();
+        Self {
+            version,
+            name,
+            headline,
+            description,
+            body,
+            raw_source,
+            files,
+            content_hash,
+            created_at,
+            created_by,
+        }
     }
 }
 
@@ -206,7 +226,7 @@ pub struct EvaluationView {
     org_id: OrgId,
     skill_id: SkillId,
     skill_version: i64,
-    /// SHA-256 of the judged text.
+    /// The `content_hash` of the judged version.
     content_hash: String,
     /// The rubric of an evaluation by the gateway's own judge.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,13 +31,15 @@ pub(super) enum Group {
     Rollup(UsageGroup),
     /// Only rows have it.
     Error,
+    /// Only rows have it.
+    Tool,
 }
 
 impl Group {
     fn rollup(self) -> Option<UsageGroup> {
         match self {
             Self::Rollup(group) => Some(group),
-            Self::Error => None,
+            Self::Error | Self::Tool => None,
         }
     }
 
@@ -52,6 +54,7 @@ impl Group {
             Self::Rollup(UsageGroup::Status) => Field::Status,
             Self::Rollup(UsageGroup::Prompt) => Field::Prompt,
             Self::Error => Field::Error,
+            Self::Tool => Field::Tool,
         };
         GroupField { field, key: None }
     }
@@ -81,7 +84,7 @@ pub(super) async fn find(
     let Split { range, interval, group } = split;
     let query = query::parse(app, org, query).await?;
     let stored = app.query_logs(org).await?;
-    if query.is_none() && group != Some(Group::Error) {
+    if query.is_none() && !matches!(group, Some(Group::Error | Group::Tool)) {
         let group = group.and_then(Group::rollup);
         let query = UsageQuery { filter, range, interval, group };
         return Ok(Found { usage: logs::usage(&stored, org, &query).await?, coverage: None });

@@ -138,6 +138,8 @@ enum BreakdownGroup {
     Prompt,
     /// The error code.
     Error,
+    /// Calls through MCP, by tool.
+    Tool,
 }
 
 /// Sums over rows.
@@ -400,10 +402,14 @@ async fn breakdown(
         BreakdownGroup::User => (Group::Rollup(UsageGroup::User), Some(NamedResource::Members)),
         BreakdownGroup::Prompt => (Group::Rollup(UsageGroup::Prompt), None),
         BreakdownGroup::Error => (Group::Error, None),
+        BreakdownGroup::Tool => (Group::Tool, None),
     };
     let split = Split { range: range.read, interval: None, group: Some(group) };
     let Found { usage: mut found, coverage } =
         find(&app, org, params.query.as_deref(), &filter, split).await?;
+    if group == Group::Tool {
+        found.retain(|usage| usage.group.is_some());
+    }
     found.sort_by(|a, b| {
         let weight = |usage: &logs::Usage| (usage.totals.cost, usage.totals.requests);
         weight(b).cmp(&weight(a)).then_with(|| a.group.cmp(&b.group))

@@ -25,8 +25,8 @@ pub async fn judge(
     request: &JudgeRequest<'_>,
     nearest: Option<&Neighbour>,
 ) -> Result<Judged, JobError> {
-    let JudgeRequest { identity, source, rubric, .. } = *request;
-    let llm::JudgePrompt { system, user } = llm::judge_prompt(source, nearest);
+    let JudgeRequest { identity, source, files, rubric, .. } = *request;
+    let llm::JudgePrompt { system, user } = llm::judge_prompt(source, &files.excerpt, nearest);
     let mut messages =
         vec![json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
     let mut usage = failed(rubric, "");
@@ -42,7 +42,10 @@ pub async fn judge(
             Err(reason) => return Ok(failed_with_usage(usage, rubric, &reason)),
         };
         match llm::parse_answer(&text, rubric) {
-            Ok(axes) => return Ok(Judged { judgement: judge::by_model(source, axes, rubric), ..usage }),
+            Ok(axes) => {
+                let judgement = judge::by_model(source, &files.findings, axes, rubric);
+                return Ok(Judged { judgement, ..usage });
+            }
             Err(error) => {
                 messages.push(json!({"role": "assistant", "content": text}));
                 messages.push(json!({"role": "user", "content": llm::repair_prompt(&error)}));

@@ -44,6 +44,8 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         prompt: None,
         traceparent: None,
         compat: None,
+        operation: None,
+        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: body.as_bytes().to_vec(),

@@ -76,6 +76,8 @@ impl Record {
             prompt: self.request.prompt.take(),
             traceparent: self.caller.traceparent.take(),
             compat: self.origin.compat.map(str::to_owned),
+            operation: None,
+            tool: None,
             request_stored,
             response_stored,
             request,

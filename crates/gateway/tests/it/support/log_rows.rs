@@ -67,6 +67,8 @@ pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
         prompt: None,
         traceparent: None,
         compat: None,
+        operation: None,
+        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: chat("hello there"),

@@ -11,6 +11,8 @@ pub mod fallback_chain;
 pub mod limits;
 mod load_balancer;
 pub mod log_rows;
+pub mod mcp;
+pub mod mcp_server;
 pub mod named_models;
 mod process;
 mod proxy;

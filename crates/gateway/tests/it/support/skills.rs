@@ -9,6 +9,10 @@ use super::{Account, TestApp, TestResponse};
 /// Puts every organization on the plan with the marketplace.
 pub const ENTERPRISE: [(&str, &str); 1] = [("GATEWAY_DEFAULT_PLAN", "enterprise")];
 
+/// The same, with links for installing skills.
+pub const INSTALL: [(&str, &str); 2] =
+    [("GATEWAY_DEFAULT_PLAN", "enterprise"), ("GATEWAY_INSTALL_LINKS", "true")];
+
 pub fn path(skill: &Value) -> String {
     format!("/api/v1/skills/{}", skill["id"].as_str().unwrap())
 }
@@ -42,6 +46,26 @@ impl TestApp {
     /// Adds `scanner` to the organization's allowed verdict sources.
     pub async fn trust_scanner(&self, by: &Account) {
         self.change_rubric(by, json!({"allowed_verdict_sources": ["internal", "scanner"]})).await;
+    }
+
+    /// Creates a skill whose current version passes, by a verdict of `scanner`.
+    pub async fn passed(&self, by: &Account, body: Value) -> Value {
+        self.trust_scanner(by).await;
+        let skill = self.skill(by, body).await;
+        self.verdict(by, &skill, true).await.expect(201);
+        skill
+    }
+
+    /// Adds a file to a skill. The answer is the skill's next version.
+    pub async fn put_file(&self, by: &Account, skill: &Value, file: &str, bytes: &[u8]) -> TestResponse {
+        let call = self.call(http::Method::PUT, &format!("{}/files/{file}", path(skill)));
+        call.raw(bytes.to_vec()).bearer(&by.token).send().await
+    }
+
+    /// Creates an install link and returns the response.
+    pub async fn install_link(&self, by: &Account, skills: Value) -> Value {
+        let body = json!({"name": "agents", "skills": skills});
+        self.post("/api/v1/skills/install-links", body).bearer(&by.token).send().await.expect(201)
     }
 
     pub async fn publish(&self, by: &Account, skill: &Value) -> TestResponse {

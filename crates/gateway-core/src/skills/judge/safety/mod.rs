@@ -11,10 +11,14 @@ mod secrets;
 
 pub use hidden::is_invisible;
 
-use super::quoted;
-use crate::skills::rubric::Axis;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+use super::quoted;
+use crate::skills::files::as_text;
+use crate::skills::rubric::{AllowFiles, Axis};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FindingKind {
     HiddenText,
     InvisibleCharacters,
@@ -28,9 +32,20 @@ pub enum FindingKind {
     Destruction,
     Persistence,
     LeakedSecret,
+    ExecutableFile,
+    BinaryFile,
 }
 
 impl FindingKind {
+    /// Whether the rubric of the organization accepts it.
+    pub fn is_allowed(self, allowed: AllowFiles) -> bool {
+        match self {
+            Self::ExecutableFile => allowed.executable,
+            Self::BinaryFile => allowed.binary,
+            _ => false,
+        }
+    }
+
     pub fn describe(self) -> &'static str {
         match self {
             Self::HiddenText => "text that a reader of the page does not see",
@@ -45,6 +60,8 @@ impl FindingKind {
             Self::Destruction => "a command that destroys data",
             Self::Persistence => "a change that outlives the task",
             Self::LeakedSecret => "a secret in the clear",
+            Self::ExecutableFile => "an executable file, which the rubric does not allow",
+            Self::BinaryFile => "a binary file, which nobody can read and the rubric does not allow",
         }
     }
 }
@@ -62,9 +79,51 @@ impl Finding {
     }
 }
 
+/// The kinds of findings in a version and all its files, with the rules that found them. It is stored, because a version
+/// never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanRecord {
+    pub rules: String,
+    pub kinds: Vec<FindingKind>,
+}
+
+impl ScanRecord {
+    pub fn new(findings: &[Finding]) -> Self {
+        let mut kinds: Vec<_> = findings.iter().map(|finding| finding.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Self { rules: super::RUBRIC_V1.to_owned(), kinds }
+    }
+
+    /// Whether today's rules made it.
+    pub fn is_current(&self) -> bool {
+        self.rules == super::RUBRIC_V1
+    }
+
+    /// The first finding that the rubric does not accept.
+    pub fn first(&self, allowed: AllowFiles) -> Option<FindingKind> {
+        self.kinds.iter().copied().find(|kind| !kind.is_allowed(allowed))
+    }
+}
+
+/// All findings in a file of a skill beside its SKILL.md. The passages begin with its path.
+pub fn scan_file(path: &str, bytes: &[u8], executable: bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if executable {
+        found.push(Finding::new(FindingKind::ExecutableFile, path));
+    }
+    match as_text(bytes) {
+        None => found.push(Finding::new(FindingKind::BinaryFile, path)),
+        Some(text) => found.extend(scan(text).into_iter().map(|finding| {
+            let passage = format!("{path}: {}", finding.passage);
+            Finding { passage, ..finding }
+        })),
+    }
+    found
+}
+
 /// All findings in a file, at most a few of each kind.
 pub fn scan(raw_source: &str) -> Vec<Finding> {
-    const MAX_PER_KIND: usize = 3;
     let mut found = Vec::new();
     hidden::scan(raw_source, &mut found);
     encoded::scan(raw_source, &mut found);
@@ -72,6 +131,12 @@ pub fn scan(raw_source: &str) -> Vec<Finding> {
     for passage in passages::passages(raw_source) {
         intent::scan(&passage, &mut found);
     }
+    few_of_each(found)
+}
+
+/// At most a few findings of each kind, each passage once.
+pub fn few_of_each(mut found: Vec<Finding>) -> Vec<Finding> {
+    const MAX_PER_KIND: usize = 3;
     found.sort_by_key(|finding| finding.kind);
     let mut kept: Vec<Finding> = Vec::new();
     for finding in found {

@@ -1,0 +1,37 @@
+import { Download, ListFilter, Pause, Play } from 'lucide-react'
+import type { ReactNode } from 'react'
+import { Button, Switch } from '@/ui'
+
+interface ToolbarProps {
+  /** Menus on the left: views. */
+  children: ReactNode
+  /** Menus on the right: columns. */
+  end: ReactNode
+  facets: { open: boolean; onToggle(): void }
+  own: { shown: boolean; blocked: boolean; onToggle(): void }
+  /** Null if the list is not live. */
+  pause: { paused: boolean; onToggle(): void } | null
+  onExport(): void
+}
+
+/** Buttons below the query box. */
+export function Toolbar({ children, end, facets, own, pause, onExport }: ToolbarProps) {
+  return (
+    <div className="flex flex-wrap items-center gap-2">
+      <Button icon={<ListFilter size={14} aria-hidden />} aria-pressed={facets.open} onClick={facets.onToggle}>
+        Filters
+      </Button>
+      {children}
+      <Switch className="text-muted" label="Playground and evals" title={own.blocked ? 'The query names the source itself' : 'List requests of the playground and of evals too'} checked={own.shown} disabled={own.blocked} onChange={own.onToggle} />
+      <div className="ml-auto flex items-center gap-2">
+        {pause && (
+          <Button icon={pause.paused ? <Play size={14} aria-hidden /> : <Pause size={14} aria-hidden />} onClick={pause.onToggle} title="Space">
+            {pause.paused ? 'Resume' : 'Pause'}
+          </Button>
+        )}
+        {end}
+        <Button square aria-label="Export" title="Export as CSV or NDJSON" icon={<Download size={14} aria-hidden />} onClick={onExport} />
+      </div>
+    </div>
+  )
+}

@@ -1,0 +1,69 @@
+//! Credentials that single callers stored for an MCP server. Callers encrypt the headers before they pass them in.
+
+use gateway_core::ids::{KeyId, OrgId, UserId};
+use gateway_core::time::Timestamp;
+
+use crate::row::args;
+use crate::table::{self, Table as _, table};
+use crate::{Db, StoreError, Tx};
+
+table! {
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct McpConnection in "mcp_connections" {
+        pub id: String [key],
+        pub server: String [once],
+        pub user_id: Option<UserId> [once],
+        pub key_id: Option<KeyId> [once],
+        /// Who it belongs to.
+        pub caller: String [once],
+        /// Encrypted JSON object.
+        pub headers: String,
+        pub created_at: Timestamp [once],
+        pub updated_at: Timestamp,
+    }
+}
+
+pub async fn insert(tx: &mut Tx, org: OrgId, connection: &McpConnection) -> Result<(), StoreError> {
+    table::insert(tx, connection, vec![("org_id", org.into())]).await
+}
+
+pub async fn update(tx: &mut Tx, org: OrgId, connection: &McpConnection) -> Result<(), StoreError> {
+    table::update(tx, connection, vec![("org_id", org.into())], "").await.map(|_| ())
+}
+
+pub async fn find(
+    db: &Db,
+    org: OrgId,
+    server: &str,
+    caller: &str,
+) -> Result<Option<McpConnection>, StoreError> {
+    let sql = McpConnection::select("org_id = $1 AND server = $2 AND caller = $3");
+    let row = db.opt(sql, args![org, server, caller]).await?;
+    table::read_opt(row.as_ref())
+}
+
+pub async fn find_for_update(
+    tx: &mut Tx,
+    org: OrgId,
+    server: &str,
+    caller: &str,
+) -> Result<Option<McpConnection>, StoreError> {
+    let sql = McpConnection::select_for_update("org_id = $1 AND server = $2 AND caller = $3");
+    let row = tx.opt(sql, args![org, server, caller]).await?;
+    table::read_opt(row.as_ref())
+}
+
+pub async fn delete(tx: &mut Tx, org: OrgId, server: &str, caller: &str) -> Result<bool, StoreError> {
+    let deleted = tx
+        .exec(
+            "DELETE FROM mcp_connections WHERE org_id = $1 AND server = $2 AND caller = $3",
+            args![org, server, caller],
+        )
+        .await?;
+    Ok(deleted == 1)
+}
+
+/// Deletes what all callers stored for a server whose origin has changed.
+pub async fn delete_all(tx: &mut Tx, org: OrgId, server: &str) -> Result<u64, StoreError> {
+    tx.exec("DELETE FROM mcp_connections WHERE org_id = $1 AND server = $2", args![org, server]).await
+}

@@ -1,0 +1,306 @@
+//! Calls: what a caller asks of one server is resolved, sent on in the revision of the server, and answered. Calls are
+//! never sent twice.
+
+mod exchange;
+mod resolve;
+mod running;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::response::Response;
+use gateway_core::mcp::{
+    ClientFacts, Members, RequestId, RpcError, codes, is_input_required, raw, refused_input, response_text,
+    result_for, scoped_result,
+};
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::Mcp;
+use super::catalogue::Catalogue;
+use super::record::{Record, Subject};
+use super::reply::{Outcome, Output, json, of_call};
+use super::serve::Context;
+use super::session::{UpstreamSession, initialize};
+use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, notification_text};
+use crate::mcp_servers::Server;
+use crate::problem::{ApiResult, Problem};
+use exchange::Sent;
+pub use running::Running;
+
+/// Messages that wait for a slow caller before the server is read no further.
+const MAX_WAITING: usize = 32;
+const SLOT_WAIT: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The name under which requests are marked in the sealed state of a question.
+const STATE_LIFE_MS: i64 = 10 * 60_000;
+
+/// A call that was resolved to one server.
+pub struct Call {
+    mcp: Arc<Mcp>,
+    context: Context,
+    server: Arc<Server>,
+    catalogue: Arc<Catalogue>,
+    id: RequestId,
+    method: String,
+    /// In the server's own names.
+    params: Members,
+    /// The tool, prompt or URI, as the server names it.
+    name: Option<String>,
+    /// Headers that repeat arguments.
+    argument_headers: Vec<(http::HeaderName, http::HeaderValue)>,
+    /// What was sent to the server, so that it can be cancelled.
+    sent: Mutex<Option<Sent>>,
+    record: Option<Record>,
+}
+
+impl Mcp {
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        context: Context,
+        id: RequestId,
+        method: &str,
+        params: Members,
+    ) -> ApiResult<Response> {
+        let era = context.era;
+        let resolved = self.resolve(&context, method, params).await;
+        let mut call = match resolved {
+            Ok(resolved) => resolved.into_call(self, context, id.clone(), method),
+            Err(outcome) => return Ok(json(Some(&id), era, &outcome)),
+        };
+        let org = call.context.identity.org.id;
+        let slot = self.calls.acquire(org, Some(SLOT_WAIT)).await;
+        let overloaded = |_| {
+            Problem::overloaded("too many MCP calls of this organization are in progress; try again shortly")
+        };
+        let slot = slot.map_err(overloaded)?;
+        let Call { server, name, params, .. } = &call;
+        let subject = Subject { server: Some(&**server), method, name: name.as_deref(), params };
+        call.record = Record::open(self, &call.context, subject).await?;
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        self.services.tasks.spawn(async move {
+            call.run(sender).await;
+            drop(slot);
+        });
+        Ok(of_call(id, era, receiver).await)
+    }
+
+    /// Cancels a call that the caller names: one that runs on this node, or else by the sessions with its servers.
+    pub(super) async fn cancel(self: &Arc<Self>, context: &Context, params: &Members) {
+        let Some(id) = params.get("requestId") else { return };
+        if self.running.cancel(&context.caller, id.get()) {
+            return;
+        }
+        let Some(session) = &context.session else { return };
+        for (name, session) in &session.servers {
+            if let Some(server) = context.server(name) {
+                let message = notification_text("notifications/cancelled", params);
+                self.tell(context, server, &session.headers(), message).await;
+            }
+        }
+    }
+
+    /// Passes the answer to a question of a server on.
+    pub(super) async fn pass_answer(
+        self: &Arc<Self>,
+        context: &Context,
+        id: &RequestId,
+        outcome: Result<Box<RawValue>, RpcError>,
+    ) {
+        let Some((server, own)) = exchange::question_of(id) else { return };
+        let Some(server) = context.server(&server) else { return };
+        let session = context.session.as_ref().and_then(|session| session.servers.get(&*server.name));
+        if let Some(session) = session {
+            let message = response_text(Some(&own), &outcome);
+            self.tell(context, server, &session.headers(), message).await;
+        }
+    }
+
+    /// Sends a message that has no answer.
+    async fn tell(
+        &self,
+        context: &Context,
+        server: &Arc<Server>,
+        protocol: &ProtocolHeaders,
+        message: String,
+    ) {
+        let org = context.identity.org.id;
+        let headers = self.credentials(org, server, &context.caller, Some(&context.headers)).await;
+        if let Ok(headers) = headers {
+            let memory = &context.identity.org.memory;
+            let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
+            let _ = peer.post(message, protocol, CANCEL_TIMEOUT).await;
+        }
+    }
+}
+
+impl Call {
+    /// Runs the call to its end. A modern caller that hangs up cancels it; older ones have a message for that.
+    async fn run(mut self, output: mpsc::Sender<Output>) {
+        let is_modern = self.context.era.is_modern();
+        let running = self.mcp.running.register(&self.context.caller, self.id.json());
+        let outcome = tokio::select! {
+            outcome = self.execute(&output) => Some(outcome),
+            () = running.cancelled() => None,
+            () = output.closed(), if is_modern => None,
+        };
+        match outcome {
+            Some(outcome) => {
+                if let Some(mut record) = self.record.take() {
+                    record.close(&outcome);
+                }
+                let _ = output.send(Output::Done(Box::new(outcome))).await;
+            }
+            None => {
+                drop(output);
+                drop(self.record.take());
+                self.cancel_upstream().await;
+            }
+        }
+    }
+
+    async fn execute(&self, output: &mpsc::Sender<Output>) -> Outcome {
+        let Context { identity, caller, headers, .. } = &self.context;
+        let credentials = self.mcp.credentials(identity.org.id, &self.server, caller, Some(headers)).await;
+        let headers = match credentials {
+            Ok(headers) => headers,
+            Err(failure) => return self.failed(&failure),
+        };
+        let peer = Peer {
+            services: &self.mcp.services,
+            clients: self.mcp.clients(),
+            server: &self.server,
+            headers,
+            memory: &identity.org.memory,
+        };
+        for is_last in [false, true] {
+            let (voice, is_kept) = match self.voice(&peer).await {
+                Ok(voice) => voice,
+                Err(failure) => return self.failed(&failure),
+            };
+            match self.exchange(&peer, voice.as_ref(), output).await {
+                Ok(result) => return self.finished(result),
+                // The server did nothing: it no longer knows the session that this node holds.
+                Err(failure) if failure.kind == FailureKind::SessionGone && is_kept && !is_last => {
+                    self.forget_kept(voice.as_ref());
+                }
+                Err(failure) => return self.failed(&failure),
+            }
+        }
+        self.failed(&Failure::new(FailureKind::SessionGone, "the server ended its session twice"))
+    }
+
+    /// How the server is spoken to: in the caller's era if it can be. True if this node holds the session.
+    async fn voice(&self, peer: &Peer<'_>) -> Result<(Option<UpstreamSession>, bool), Failure> {
+        let eras = &self.catalogue.eras;
+        let Some((version, is_stateful)) =
+            eras.legacy.as_ref().filter(|_| !(eras.is_modern && self.context.era.is_modern()))
+        else {
+            return Ok((None, false));
+        };
+        let own = self.context.session.as_ref().and_then(|session| session.servers.get(&*self.server.name));
+        if let Some(session) = own {
+            return Ok((Some(session.clone()), false));
+        }
+        if !is_stateful {
+            return Ok((Some(UpstreamSession { id: None, version: version.clone() }), false));
+        }
+        let (org, name) = (self.context.identity.org.id, self.kept_name());
+        if let Some(session) = self.mcp.kept_session(org, &name) {
+            return Ok((Some(session), true));
+        }
+        // Nobody could answer its questions, so none are invited.
+        let client = ClientFacts { info: self.context.client.info.clone(), capabilities: json!({}) };
+        let session = initialize(peer, &client, self.server.timeout()).await?.session;
+        self.mcp.keep_session(org, &name, session.clone());
+        Ok((Some(session), true))
+    }
+
+    fn kept_name(&self) -> String {
+        format!("{}|{}", self.server.key, self.context.caller)
+    }
+
+    fn forget_kept(&self, session: Option<&UpstreamSession>) {
+        let gone = session.and_then(|session| session.id.clone());
+        self.mcp.kept_sessions().retain(|kept| kept.session.id != gone);
+    }
+
+    /// The answer of the server as the caller gets it.
+    fn finished(&self, result: Result<Box<RawValue>, RpcError>) -> Outcome {
+        let era = self.context.era;
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => return Outcome::error(self.own_error(error)),
+        };
+        if is_input_required(&result) {
+            return Outcome::ok(if era.is_modern() { self.seal_state(&result) } else { refused_input() });
+        }
+        let result = if self.context.is_single { result } else { scoped_result(&self.server.name, &result) };
+        Outcome::ok(result_for(era, &result))
+    }
+
+    /// An error of the server. Those about the protocol between the gateway and the server are not the caller's.
+    fn own_error(&self, error: RpcError) -> RpcError {
+        match error.code {
+            codes::HEADER_MISMATCH | codes::UNSUPPORTED_VERSION | codes::PARSE | codes::INVALID_REQUEST => {
+                RpcError::internal(format!("The MCP server '{}' failed: {}", self.server.name, error.message))
+            }
+            _ => error,
+        }
+    }
+
+    fn failed(&self, failure: &Failure) -> Outcome {
+        let asking = self.context.asking(&self.server);
+        match failure.kind {
+            FailureKind::SignIn if self.method == "tools/call" => {
+                return Outcome::sign_in(result_for(self.context.era, &self.sign_in(&failure.message)));
+            }
+            FailureKind::Refused => self.mcp.forget_token(self.context.identity.org.id, &self.server),
+            FailureKind::Unreachable | FailureKind::Status(_) | FailureKind::Invalid => {
+                self.mcp.mark_outdated(&asking);
+            }
+            _ => {}
+        }
+        Outcome::failed(&self.server.name, failure)
+    }
+
+    /// Every client shows the text of a tool's result.
+    fn sign_in(&self, why: &str) -> Box<RawValue> {
+        let server = &self.server.name;
+        let text = format!(
+            "You have to sign in to the MCP server '{server}' first: {why}. Store your credential with PUT \
+             /api/v1/mcp-connections/{server}, then call the tool again."
+        );
+        raw(&json!({"content": [{"type": "text", "text": text}], "isError": true}))
+    }
+
+    /// What the state of a question is bound to.
+    fn state_context(&self) -> String {
+        let Context { identity, caller, .. } = &self.context;
+        let name = self.name.as_deref().unwrap_or_default();
+        format!("{}|{caller}|{}|{}|{name}", identity.org.id, self.server.name, self.method)
+    }
+
+    /// The question of a server, whose state only this caller can send back, and only with this request.
+    fn seal_state(&self, result: &RawValue) -> Box<RawValue> {
+        let Some(mut members) = Members::from_raw(result) else { return result.to_owned() };
+        if let Some(state) = members.text("requestState") {
+            let sealed = self.mcp.seal_state(&self.state_context(), &state, STATE_LIFE_MS);
+            members.set("requestState", &sealed);
+        }
+        raw(&members)
+    }
+
+    /// Tells a server with sessions that nobody waits for its answer. Others notice that the connection is closed.
+    async fn cancel_upstream(&self) {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Sent { id, protocol }) = sent {
+            let mut params = Members::default();
+            params.set("requestId", &id);
+            params.set("reason", &"the caller cancelled the request");
+            let message = notification_text("notifications/cancelled", &params);
+            self.mcp.tell(&self.context, &self.server, &protocol, message).await;
+        }
+    }
+}

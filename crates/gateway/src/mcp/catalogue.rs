@@ -1,0 +1,397 @@
+//! What a server offers: its revision, its capabilities and its lists, as it told them when it was last asked.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::ids::OrgId;
+use gateway_core::mcp::{
+    ClientFacts, Finding, Incoming, LATEST_LEGACY, MODERN, Members, REVISIONS, RequestId, RpcError, codes,
+    findings, for_modern_server, namespaced, tool_hash,
+};
+use gateway_core::memory::tree_bytes;
+use http::HeaderValue;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::session::{UpstreamSession, client_info, initialize};
+use super::upstream::{Failure, FailureKind, METHOD, Peer, ProtocolHeaders, request_text};
+use crate::memory::Reservation;
+use crate::services::Services;
+
+const MAX_PAGES: usize = 50;
+const MAX_ENTRIES: usize = 1_000;
+/// Of all lists of a server together.
+const MAX_BYTES: usize = 4 << 20;
+const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TTL: Duration = Duration::from_secs(300);
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(86_400);
+
+/// The revisions that a server speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eras {
+    /// 2026-07-28.
+    pub is_modern: bool,
+    /// The newest one with `initialize`, and whether the server assigns sessions.
+    pub legacy: Option<(String, bool)>,
+}
+
+/// A tool as its server lists it.
+pub struct Tool {
+    pub name: String,
+    /// Its name in the list of all servers.
+    pub exposed: String,
+    pub members: Members,
+    pub is_read_only: bool,
+    pub hash: String,
+    pub findings: Vec<Finding>,
+    /// Arguments that are repeated in headers: the argument and the header.
+    pub argument_headers: Vec<(String, String)>,
+}
+
+/// A prompt, a resource or a template of resources.
+pub struct Listed {
+    /// The name or URI.
+    pub name: String,
+    /// Its name in the list of all servers.
+    pub exposed: String,
+    pub members: Members,
+}
+
+pub struct Catalogue {
+    pub eras: Eras,
+    pub server_info: Value,
+    pub capabilities: Value,
+    pub instructions: Option<String>,
+    pub tools: Vec<Tool>,
+    pub prompts: Vec<Listed>,
+    pub resources: Vec<Listed>,
+    pub templates: Vec<Listed>,
+    /// How long the lists are current.
+    pub ttl: Duration,
+    /// The lists depend on the caller.
+    pub is_private: bool,
+    _memory: Reservation,
+}
+
+impl Catalogue {
+    pub fn protocol_version(&self) -> &str {
+        if self.eras.is_modern {
+            MODERN
+        } else {
+            self.eras.legacy.as_ref().map_or(LATEST_LEGACY, |(version, _)| version)
+        }
+    }
+
+    /// The server has sessions, and callers with sessions reach it in one.
+    pub fn is_stateful(&self) -> bool {
+        self.eras.legacy.as_ref().is_some_and(|(_, is_stateful)| *is_stateful)
+    }
+
+    pub fn has(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some()
+    }
+}
+
+/// How the lists are asked for.
+enum Voice {
+    Modern,
+    Legacy(UpstreamSession),
+}
+
+/// Lists as they were read.
+#[derive(Default)]
+struct Lists {
+    tools: Vec<Box<RawValue>>,
+    prompts: Vec<Box<RawValue>>,
+    resources: Vec<Box<RawValue>>,
+    templates: Vec<Box<RawValue>>,
+    bytes: usize,
+    ttl: Option<Duration>,
+    is_private: bool,
+}
+
+/// Asks a server for everything. `known` are its revisions, if they are known already.
+pub async fn fetch(
+    peer: &Peer<'_>,
+    org: OrgId,
+    known: Option<Eras>,
+    timeout: Duration,
+) -> Result<Catalogue, Failure> {
+    let (voice, eras, about) = greet(peer, known, timeout).await?;
+    let capabilities = about.value("capabilities").unwrap_or_else(|| json!({}));
+    let mut lists = Lists::default();
+    let read = read_lists(peer, &voice, &capabilities, &mut lists);
+    let timed_out = |_| Failure::new(FailureKind::Timeout, "the lists of the server did not arrive in time");
+    let read = tokio::time::timeout(timeout, read).await.map_err(timed_out)?;
+    if let Voice::Legacy(session) = &voice
+        && session.id.is_some()
+    {
+        peer.end_session(&session.headers(), timeout).await;
+    }
+    read?;
+    let memory = peer.memory.reserve(lists.bytes * 2)?;
+    let (ttl, is_private) = (lists.ttl.unwrap_or(DEFAULT_TTL), lists.is_private);
+    let server = Arc::clone(&peer.server.name);
+    let compiled = compile(peer.services, org, server, lists).await?;
+    let Compiled { tools, prompts, resources, templates } = compiled;
+    Ok(Catalogue {
+        eras,
+        server_info: about.value("serverInfo").unwrap_or_else(|| json!({})),
+        capabilities,
+        instructions: about.text("instructions"),
+        tools,
+        prompts,
+        resources,
+        templates,
+        ttl,
+        is_private,
+        _memory: memory,
+    })
+}
+
+/// Finds out which revisions the server speaks, and what it says about itself.
+async fn greet(
+    peer: &Peer<'_>,
+    known: Option<Eras>,
+    timeout: Duration,
+) -> Result<(Voice, Eras, Members), Failure> {
+    let nobody = ClientFacts { info: json!({}), capabilities: json!({}) };
+    let is_legacy = known.as_ref().is_some_and(|eras| !eras.is_modern);
+    if !is_legacy {
+        let discovered = ask(peer, &Voice::Modern, "server/discover", Members::default());
+        let timed_out = |_| Failure::new(FailureKind::Timeout, "the server did not answer in time");
+        let discovered = tokio::time::timeout(timeout, discovered).await.map_err(timed_out)?;
+        match discovered {
+            Ok(Ok(result)) => {
+                let about = Members::from_raw(&result).unwrap_or_default();
+                let versions = about
+                    .value("supportedVersions")
+                    .and_then(|versions| serde_json::from_value(versions).ok());
+                let versions: Vec<String> = versions.unwrap_or_else(|| vec![MODERN.to_owned()]);
+                let has = |revision: &str| versions.iter().any(|version| version == revision);
+                if has(MODERN) {
+                    let legacy = REVISIONS.into_iter().skip(1).find(|revision| has(revision));
+                    let legacy = match legacy {
+                        Some(version) => {
+                            Some((version.to_owned(), is_stateful(peer, &nobody, timeout).await))
+                        }
+                        None => None,
+                    };
+                    return Ok((Voice::Modern, Eras { is_modern: true, legacy }, about));
+                }
+            }
+            Ok(Err(_)) => {}
+            Err(failure) if failure.is_client_error() || failure.kind == FailureKind::Invalid => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let initialized = initialize(peer, &nobody, timeout).await?;
+    let session = initialized.session;
+    let legacy = Some((session.version.clone(), session.id.is_some()));
+    Ok((Voice::Legacy(session), Eras { is_modern: false, legacy }, initialized.result))
+}
+
+/// Whether a server of both eras assigns sessions to clients of the older one.
+async fn is_stateful(peer: &Peer<'_>, client: &ClientFacts, timeout: Duration) -> bool {
+    let Ok(initialized) = initialize(peer, client, timeout).await else { return false };
+    if initialized.session.id.is_some() {
+        peer.end_session(&initialized.session.headers(), timeout).await;
+    }
+    initialized.session.id.is_some()
+}
+
+async fn ask(
+    peer: &Peer<'_>,
+    voice: &Voice,
+    method: &str,
+    params: Members,
+) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
+    let (params, protocol) = match voice {
+        Voice::Modern => {
+            let nobody = ClientFacts { info: json!({}), capabilities: json!({}) };
+            let client = ClientFacts { info: client_info(&nobody), ..nobody };
+            (for_modern_server(params, &client), modern_headers(method, None))
+        }
+        Voice::Legacy(session) => (params, session.headers()),
+    };
+    let id = RequestId::from_text(method).ok_or_else(|| Failure::new(FailureKind::Invalid, "no id"))?;
+    let timeout = peer.server.timeout();
+    let mut exchange = peer.post(request_text(&id, method, &params), &protocol, timeout).await?;
+    loop {
+        match exchange.next().await? {
+            Some(Incoming::Response { outcome, .. }) => return Ok(outcome),
+            Some(_) => {}
+            None => {
+                return Err(Failure::new(
+                    FailureKind::Invalid,
+                    format!("{method}: the server did not answer"),
+                ));
+            }
+        }
+    }
+}
+
+/// The headers of a request of 2026-07-28.
+pub fn modern_headers(method: &str, name: Option<&str>) -> ProtocolHeaders {
+    let header = |text: &str| HeaderValue::from_str(text).ok();
+    let named = [
+        (METHOD, header(method)),
+        (super::upstream::NAME, name.and_then(|name| header(&gateway_core::mcp::encode_header(name)))),
+    ];
+    let others = named.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect();
+    ProtocolHeaders { version: MODERN.to_owned(), session: None, others }
+}
+
+async fn read_lists(
+    peer: &Peer<'_>,
+    voice: &Voice,
+    capabilities: &Value,
+    lists: &mut Lists,
+) -> Result<(), Failure> {
+    for (capability, method, member) in [
+        ("tools", "tools/list", "tools"),
+        ("prompts", "prompts/list", "prompts"),
+        ("resources", "resources/list", "resources"),
+        ("resources", "resources/templates/list", "resourceTemplates"),
+    ] {
+        if capabilities.get(capability).is_some() {
+            let entries = read_list(peer, voice, (method, member), lists).await?;
+            match member {
+                "tools" => lists.tools = entries,
+                "prompts" => lists.prompts = entries,
+                "resources" => lists.resources = entries,
+                _ => lists.templates = entries,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All pages of a list.
+async fn read_list(
+    peer: &Peer<'_>,
+    voice: &Voice,
+    (method, member): (&str, &str),
+    lists: &mut Lists,
+) -> Result<Vec<Box<RawValue>>, Failure> {
+    let mut entries: Vec<Box<RawValue>> = Vec::new();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MAX_PAGES {
+        let mut params = Members::default();
+        if let Some(cursor) = &cursor {
+            params.set("cursor", cursor);
+        }
+        let page = match ask(peer, voice, method, params).await? {
+            Ok(result) => Members::from_raw(&result).unwrap_or_default(),
+            Err(error) if error.code == codes::METHOD_NOT_FOUND => break,
+            Err(error) => {
+                return Err(Failure::new(FailureKind::Invalid, format!("{method}: {}", error.message)));
+            }
+        };
+        if let Some(ttl) = page.value("ttlMs").and_then(|ttl| ttl.as_u64()) {
+            let ttl = Duration::from_millis(ttl).clamp(MIN_TTL, MAX_TTL);
+            lists.ttl = Some(lists.ttl.map_or(ttl, |known| known.min(ttl)));
+        }
+        lists.is_private |= page.text("cacheScope").as_deref() == Some("private");
+        let of_page =
+            page.get(member).and_then(|raw| serde_json::from_str::<Vec<Box<RawValue>>>(raw.get()).ok());
+        for entry in of_page.unwrap_or_default() {
+            lists.bytes += entry.get().len();
+            if entries.len() >= MAX_ENTRIES || lists.bytes > MAX_BYTES {
+                let why = format!(
+                    "{method}: the server lists more than {MAX_ENTRIES} entries or {MAX_BYTES} bytes"
+                );
+                return Err(Failure::new(FailureKind::TooLarge, why));
+            }
+            entries.push(entry);
+        }
+        cursor = page.text("nextCursor");
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(entries)
+}
+
+struct Compiled {
+    tools: Vec<Tool>,
+    prompts: Vec<Listed>,
+    resources: Vec<Listed>,
+    templates: Vec<Listed>,
+}
+
+/// Takes the lists apart, where computation that tenants cause belongs.
+async fn compile(
+    services: &Services,
+    org: OrgId,
+    server: Arc<str>,
+    lists: Lists,
+) -> Result<Compiled, Failure> {
+    let overloaded =
+        |_| Failure::new(FailureKind::Overloaded, "the lists of the server could not be read in time");
+    let bytes = lists.tools.iter().map(|tool| tree_bytes(tool.get().as_bytes())).sum();
+    let work = move || Compiled {
+        tools: tools(&server, &lists.tools),
+        prompts: listed(&lists.prompts, "name", &server),
+        resources: listed(&lists.resources, "uri", &server),
+        templates: listed(&lists.templates, "uriTemplate", &server),
+    };
+    services.compute.run_for_body(org, bytes, SCAN_TIMEOUT, work).await.map_err(overloaded)
+}
+
+fn tools(server: &str, entries: &[Box<RawValue>]) -> Vec<Tool> {
+    let mut taken = HashSet::new();
+    let mut tools: Vec<Tool> = entries.iter().filter_map(|entry| tool(entry)).collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools.dedup_by(|a, b| a.name == b.name);
+    for tool in &mut tools {
+        tool.exposed = namespaced(server, &tool.name, |name| taken.contains(name));
+        taken.insert(tool.exposed.clone());
+    }
+    tools
+}
+
+fn tool(entry: &RawValue) -> Option<Tool> {
+    let members = Members::from_raw(entry)?;
+    let name = members.text("name").filter(|name| (1..=256).contains(&name.len()))?;
+    let value: Value = serde_json::from_str(entry.get()).ok()?;
+    let is_read_only = value.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
+    let properties = value.pointer("/inputSchema/properties").and_then(Value::as_object);
+    let headers = properties.into_iter().flatten().filter_map(|(argument, schema)| {
+        let header = schema.get("x-mcp-header")?.as_str()?;
+        Some((argument.clone(), format!("mcp-param-{}", header.to_ascii_lowercase())))
+    });
+    Some(Tool {
+        argument_headers: headers.take(16).collect(),
+        hash: tool_hash(&value),
+        findings: findings(&value),
+        exposed: String::new(),
+        name,
+        members,
+        is_read_only,
+    })
+}
+
+fn listed(entries: &[Box<RawValue>], member: &str, server: &str) -> Vec<Listed> {
+    let mut taken = HashSet::new();
+    let mut listed: Vec<Listed> = entries
+        .iter()
+        .filter_map(|entry| {
+            let members = Members::from_raw(entry)?;
+            let name = members.text(member)?;
+            Some(Listed { exposed: String::new(), name, members })
+        })
+        .collect();
+    listed.sort_by(|a, b| a.name.cmp(&b.name));
+    for one in &mut listed {
+        one.exposed = if member == "name" {
+            namespaced(server, &one.name, |name| taken.contains(name))
+        } else {
+            gateway_core::mcp::namespaced_uri(server, &one.name)
+        };
+        taken.insert(one.exposed.clone());
+    }
+    listed
+}

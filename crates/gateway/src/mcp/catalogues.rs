@@ -1,0 +1,315 @@
+//! Catalogues in memory, one for each server, or for each caller where lists depend on the caller. They are refreshed
+//! beside the requests: a request waits only for a server of which nothing is known yet.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gateway_core::ids::OrgId;
+use gateway_core::time::{DAY, SECOND, Timestamp};
+use gateway_store::mcp_servers;
+use tokio::sync::watch;
+
+use super::Mcp;
+use super::catalogue::{Catalogue, Eras, fetch};
+use super::upstream::{Failure, FailureKind, Peer};
+use crate::cluster::invalidation::{self, Invalidation};
+use crate::mcp_servers::Server;
+use crate::memory::MemoryAccount;
+use crate::problem::ApiResult;
+
+/// How long a request waits for a server of which nothing is known.
+const MAX_WAIT: Duration = Duration::from_secs(3);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
+/// A server that is down keeps its lists so long, in milliseconds.
+const KEPT_MS: i64 = DAY;
+/// After a failure the server is not asked again for so long, in milliseconds.
+const RETRY_MS: i64 = 5 * SECOND;
+/// The revisions of a server are found again after this time, in milliseconds.
+const ERAS_MS: i64 = DAY;
+
+/// What is known of a server.
+pub struct Entry {
+    state: Mutex<State>,
+    /// Counts the refreshes that ended.
+    done: watch::Sender<u64>,
+}
+
+struct State {
+    catalogue: Option<Arc<Catalogue>>,
+    fetched_at: Timestamp,
+    eras: Option<(Eras, Timestamp)>,
+    failure: Option<Failure>,
+    failed_at: Timestamp,
+    is_refreshing: bool,
+    /// The lists have changed: they are to be read again.
+    is_outdated: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            catalogue: None,
+            fetched_at: Timestamp(0),
+            eras: None,
+            failure: None,
+            failed_at: Timestamp(0),
+            is_refreshing: false,
+            is_outdated: false,
+        }
+    }
+}
+
+/// The lists of a server for one request.
+pub struct Lookup {
+    pub catalogue: Option<Arc<Catalogue>>,
+    /// The server could not be asked when it should have been.
+    pub is_stale: bool,
+    pub failure: Option<Failure>,
+}
+
+/// The state of a server, as this node knows it.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    pub state: &'static str,
+    pub era: Option<&'static str>,
+    pub protocol_version: Option<String>,
+    pub tools: Option<usize>,
+    pub last_ok_at: Option<Timestamp>,
+    pub last_error: Option<String>,
+}
+
+/// Who asks a server, and for whom.
+#[derive(Clone)]
+pub struct Asking {
+    pub org: OrgId,
+    pub memory: Arc<MemoryAccount>,
+    pub server: Arc<Server>,
+    pub caller: String,
+}
+
+impl Asking {
+    /// What the catalogue is kept by.
+    fn name(&self) -> Arc<str> {
+        if self.server.is_per_user() {
+            name_for(&self.server, &self.caller)
+        } else {
+            Arc::clone(&self.server.key)
+        }
+    }
+}
+
+/// What the catalogue of one caller is kept by.
+fn name_for(server: &Server, caller: &str) -> Arc<str> {
+    format!("{}|{caller}", server.key).into()
+}
+
+impl Entry {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        let ttl = self
+            .catalogue
+            .as_ref()
+            .map(|catalogue| i64::try_from(catalogue.ttl.as_millis()).unwrap_or(i64::MAX));
+        ttl.is_some_and(|ttl| now.0 - self.fetched_at.0 < ttl) && !self.is_outdated
+    }
+
+    fn may_ask(&self, now: Timestamp) -> bool {
+        !self.is_refreshing && (self.failure.is_none() || now.0 - self.failed_at.0 >= RETRY_MS)
+    }
+
+    fn lookup(&self, now: Timestamp) -> Lookup {
+        let catalogue = self.catalogue.clone().filter(|_| now.0 - self.fetched_at.0 < KEPT_MS);
+        let is_stale = self.failure.is_some() || catalogue.is_none();
+        Lookup { catalogue, is_stale, failure: self.failure.clone() }
+    }
+}
+
+impl Mcp {
+    fn entry(&self, asking: &Asking) -> Option<Arc<Entry>> {
+        let name = asking.name();
+        let mut entries = self.catalogue_entries();
+        if let Some(entry) = entries.get(asking.org, &name) {
+            return Some(Arc::clone(entry));
+        }
+        let entry = Arc::new(Entry { state: Mutex::default(), done: watch::Sender::new(0) });
+        entries.insert(asking.org, name, Arc::clone(&entry), |_| true).ok()?;
+        Some(entry)
+    }
+
+    /// The lists of a server: from memory if there are any, else after at most three seconds.
+    pub async fn look_up(self: &Arc<Self>, asking: &Asking) -> Lookup {
+        let Some(entry) = self.entry(asking) else {
+            return Lookup { catalogue: None, is_stale: true, failure: None };
+        };
+        let mut done = entry.done.subscribe();
+        let now = self.services.clock.now();
+        let (has_lists, is_asked) = {
+            let state = entry.lock();
+            if state.is_fresh(now) {
+                return state.lookup(now);
+            }
+            let has_lists = state.lookup(now).catalogue.is_some();
+            (has_lists, state.is_refreshing)
+        };
+        let is_started = self.start_refresh(&entry, asking);
+        if !has_lists && (is_started || is_asked) {
+            let _ = tokio::time::timeout(MAX_WAIT, done.changed()).await;
+        }
+        entry.lock().lookup(self.services.clock.now())
+    }
+
+    /// Asks the server now, and waits for its answer.
+    pub async fn refresh(self: &Arc<Self>, asking: &Asking) -> Lookup {
+        let Some(entry) = self.entry(asking) else {
+            return Lookup { catalogue: None, is_stale: true, failure: None };
+        };
+        let mut done = entry.done.subscribe();
+        {
+            let mut state = entry.lock();
+            (state.failure, state.is_outdated, state.eras) = (None, true, None);
+        }
+        self.start_refresh(&entry, asking);
+        let _ = tokio::time::timeout(FETCH_TIMEOUT * 2, done.changed()).await;
+        entry.lock().lookup(self.services.clock.now())
+    }
+
+    /// The caller has another credential for the server, or none any more: the server is asked again with it.
+    pub fn forget_caller(&self, org: OrgId, server: &Server, caller: &str) {
+        let entry = self.catalogue_entries().peek(org, &name_for(server, caller)).cloned();
+        if let Some(entry) = entry {
+            let mut state = entry.lock();
+            *state = State { is_refreshing: state.is_refreshing, ..State::default() };
+        }
+    }
+
+    /// The lists of a server have changed, or it does not behave as its catalogue says.
+    pub(super) fn mark_outdated(self: &Arc<Self>, asking: &Asking) {
+        if let Some(entry) = self.entry(asking) {
+            entry.lock().is_outdated = true;
+            self.start_refresh(&entry, asking);
+        }
+    }
+
+    /// What is known of a server for all callers.
+    pub fn status(&self, org: OrgId, server: &Server) -> Status {
+        let entry = self.catalogue_entries().peek(org, &server.key).cloned();
+        let Some(entry) = entry else { return Status { state: "stale", ..Status::default() } };
+        let state = entry.lock();
+        let failure = state.failure.as_ref();
+        let has_changed = state.catalogue.as_ref().is_some_and(|catalogue| {
+            catalogue.tools.iter().any(|tool| !server.approves(&tool.name, &tool.hash))
+        });
+        Status {
+            state: match (failure.map(|failure| failure.kind), &state.catalogue) {
+                (Some(FailureKind::Refused | FailureKind::SignIn), _) => "auth_required",
+                (Some(_), _) => "down",
+                (None, None) => "stale",
+                (None, Some(_)) if has_changed => "changed",
+                (None, Some(_)) if !state.is_fresh(self.services.clock.now()) => "stale",
+                (None, Some(_)) => "ok",
+            },
+            era: state
+                .catalogue
+                .as_ref()
+                .map(|catalogue| if catalogue.eras.is_modern { "modern" } else { "legacy" }),
+            protocol_version: state
+                .catalogue
+                .as_ref()
+                .map(|catalogue| catalogue.protocol_version().to_owned()),
+            tools: state.catalogue.as_ref().map(|catalogue| catalogue.tools.len()),
+            last_ok_at: state.catalogue.as_ref().map(|_| state.fetched_at),
+            last_error: failure.map(|failure| failure.message.clone()),
+        }
+    }
+
+    /// Starts a refresh unless one runs, or the server failed just now.
+    fn start_refresh(self: &Arc<Self>, entry: &Arc<Entry>, asking: &Asking) -> bool {
+        let now = self.services.clock.now();
+        let known = {
+            let mut state = entry.lock();
+            if !state.may_ask(now) {
+                return false;
+            }
+            state.is_refreshing = true;
+            let has_failed = state.failure.is_some();
+            state.eras.clone().filter(|(_, at)| !has_failed && now.0 - at.0 < ERAS_MS)
+        };
+        let (mcp, entry, asking) = (Arc::clone(self), Arc::clone(entry), asking.clone());
+        self.services.tasks.spawn(async move {
+            let fetched = mcp.fetch(&asking, known.as_ref().map(|(eras, _)| eras.clone())).await;
+            if let Ok(catalogue) = &fetched {
+                mcp.pin_first(&asking, catalogue).await;
+            }
+            let now = mcp.services.clock.now();
+            {
+                let mut state = entry.lock();
+                state.is_refreshing = false;
+                state.is_outdated = false;
+                match fetched {
+                    Ok(catalogue) => {
+                        let found_at = known.map_or(now, |(_, at)| at);
+                        state.eras = Some((catalogue.eras.clone(), found_at));
+                        (state.catalogue, state.fetched_at) = (Some(Arc::new(catalogue)), now);
+                        state.failure = None;
+                    }
+                    Err(failure) => {
+                        let server = &asking.server.name;
+                        tracing::debug!(%server, org = %asking.org, error = %failure.message, "an MCP server cannot be read");
+                        (state.failure, state.failed_at) = (Some(failure), now);
+                    }
+                }
+            }
+            entry.done.send_modify(|count| *count += 1);
+        });
+        true
+    }
+
+    async fn fetch(&self, asking: &Asking, known: Option<Eras>) -> Result<Catalogue, Failure> {
+        let Asking { org, memory, server, caller } = asking;
+        let headers = self.credentials(*org, server, caller, None).await?;
+        let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
+        let timeout = FETCH_TIMEOUT.min(server.timeout());
+        let fetched = fetch(&peer, *org, known, timeout).await;
+        if fetched.as_ref().is_err_and(|failure| failure.kind == FailureKind::Refused) {
+            self.forget_token(*org, server);
+        }
+        fetched
+    }
+
+    /// The tools that a pinned server has at first are approved.
+    async fn pin_first(&self, asking: &Asking, catalogue: &Catalogue) {
+        let server = &asking.server;
+        if !server.definition.pin || server.pins.is_some() {
+            return;
+        }
+        let pins = catalogue.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
+        if let Err(problem) = self.store_first_pins(asking.org, &server.name, pins).await {
+            tracing::warn!(error = %problem.message, "the tools of an MCP server could not be pinned");
+        }
+    }
+
+    async fn store_first_pins(
+        &self,
+        org: OrgId,
+        server: &str,
+        pins: BTreeMap<String, String>,
+    ) -> ApiResult<()> {
+        let mut tx = self.services.db.begin().await?;
+        let Some(mut stored) = mcp_servers::find_for_update(&mut tx, org, server).await? else {
+            return Ok(());
+        };
+        if stored.pins.is_some() {
+            return Ok(());
+        }
+        stored.pins = Some(pins);
+        mcp_servers::update(&mut tx, org, &stored).await?;
+        let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
+        Ok(invalidation::commit(tx, [pending], &self.cluster).await?)
+    }
+}

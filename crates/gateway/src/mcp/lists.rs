@@ -1,0 +1,188 @@
+//! Lists over all servers that a caller sees, and what the endpoint says about itself. All servers are asked at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use gateway_core::mcp::{Cursor, Members, REVISIONS, RpcError, meta, page, raw};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::Mcp;
+use super::access::{sees_tool, sees_whole_server};
+use super::catalogue::Catalogue;
+use super::catalogues::Lookup;
+use super::serve::Context;
+use crate::mcp_servers::Server;
+
+/// How long callers may keep lists, in milliseconds.
+const TTL_MS: u64 = 60_000;
+
+/// What a list has of each server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl List {
+    pub fn of(method: &str) -> Option<Self> {
+        match method {
+            "tools/list" => Some(Self::Tools),
+            "prompts/list" => Some(Self::Prompts),
+            "resources/list" => Some(Self::Resources),
+            "resources/templates/list" => Some(Self::Templates),
+            _ => None,
+        }
+    }
+
+    fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    fn name_member(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+}
+
+impl Mcp {
+    /// The catalogues of the caller's servers, in their order.
+    pub(super) async fn look_up_all(self: &Arc<Self>, context: &Context) -> Vec<(Arc<Server>, Lookup)> {
+        let lookups = context
+            .servers
+            .iter()
+            .map(|server| async move { (Arc::clone(server), self.look_up(&context.asking(server)).await) });
+        join_all(lookups).await
+    }
+
+    pub(super) async fn list(
+        self: &Arc<Self>,
+        context: &Context,
+        list: List,
+        params: &Members,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let from = match params.text("cursor") {
+            None => Cursor(0),
+            Some(text) => Cursor::parse(&text).ok_or_else(|| RpcError::invalid_params("Invalid cursor"))?,
+        };
+        let mut stale = Vec::new();
+        let mut entries: Vec<Members> = Vec::new();
+        for (server, lookup) in self.look_up_all(context).await {
+            if lookup.is_stale {
+                stale.push(server.name.to_string());
+            }
+            if let Some(catalogue) = lookup.catalogue {
+                entries.extend(entries_of(context, &server, &catalogue, list));
+            }
+        }
+        let (entries, next) = page(entries, from);
+        let mut result = Members::default();
+        result.set(list.member(), &entries);
+        if let Some(next) = next {
+            result.set("nextCursor", &next);
+        }
+        if !stale.is_empty() {
+            result.set("_meta", &json!({meta::STALE: stale}));
+        }
+        if context.era.is_modern() {
+            result.set("ttlMs", &TTL_MS);
+            result.set("cacheScope", &"private");
+        }
+        Ok(raw(&result))
+    }
+
+    /// The answer to `server/discover`, and the greater part of the one to `initialize`.
+    pub(super) fn about(
+        context: &Context,
+        lookups: &[(Arc<Server>, Lookup)],
+    ) -> BTreeMap<&'static str, Value> {
+        let mut about = BTreeMap::new();
+        let own = || json!({"name": "gateway", "version": env!("CARGO_PKG_VERSION")});
+        let single = lookups.first().filter(|_| context.is_single);
+        let (info, capabilities, instructions) = match single {
+            Some((server, lookup)) => {
+                let catalogue = lookup.catalogue.as_deref();
+                let info = catalogue.map(|catalogue| catalogue.server_info.clone());
+                let own_text = server.definition.instructions.clone();
+                let text =
+                    own_text.or_else(|| catalogue.and_then(|catalogue| catalogue.instructions.clone()));
+                let info = info.filter(|info| info.get("name").is_some()).unwrap_or_else(own);
+                (info, catalogue.map_or_else(|| json!({"tools": {}}), capabilities_of), text)
+            }
+            None => {
+                let texts = lookups.iter().filter_map(|(server, _)| {
+                    let text = server.definition.instructions.as_ref()?;
+                    Some(format!("{}: {text}", server.name))
+                });
+                let text = texts.collect::<Vec<_>>().join("\n\n");
+                let all = json!({"tools": {}, "prompts": {}, "resources": {}});
+                (own(), all, Some(text).filter(|text| !text.is_empty()))
+            }
+        };
+        about.insert("serverInfo", info);
+        about.insert("capabilities", capabilities);
+        if let Some(instructions) = instructions {
+            about.insert("instructions", instructions.into());
+        }
+        about
+    }
+
+    pub(super) async fn discover(self: &Arc<Self>, context: &Context) -> Box<RawValue> {
+        let mut about = Self::about(context, &self.look_up_all(context).await);
+        about.insert("supportedVersions", json!(REVISIONS));
+        about.insert("ttlMs", TTL_MS.into());
+        about.insert("cacheScope", "private".into());
+        raw(&about)
+    }
+}
+
+/// The capabilities of a server that pass through the gateway.
+fn capabilities_of(catalogue: &Catalogue) -> Value {
+    let mut passed = serde_json::Map::new();
+    for name in ["tools", "prompts", "resources"] {
+        if catalogue.has(name) {
+            passed.insert(name.to_owned(), json!({}));
+        }
+    }
+    for name in ["completions", "logging"] {
+        if let Some(capability) = catalogue.capabilities.get(name) {
+            passed.insert(name.to_owned(), capability.clone());
+        }
+    }
+    Value::Object(passed)
+}
+
+/// What a list shows of a server.
+fn entries_of(context: &Context, server: &Server, catalogue: &Catalogue, list: List) -> Vec<Members> {
+    let named = |members: &Members, exposed: &str| {
+        let mut members = members.clone();
+        if !context.is_single {
+            members.set(list.name_member(), &exposed);
+        }
+        members
+    };
+    let others = match list {
+        List::Tools => {
+            let visible = catalogue.tools.iter().filter(|tool| sees_tool(&context.identity, server, tool));
+            return visible.map(|tool| named(&tool.members, &tool.exposed)).collect();
+        }
+        List::Prompts => &catalogue.prompts,
+        List::Resources => &catalogue.resources,
+        List::Templates => &catalogue.templates,
+    };
+    if !sees_whole_server(&context.identity, &server.name) {
+        return Vec::new();
+    }
+    others.iter().map(|one| named(&one.members, &one.exposed)).collect()
+}

@@ -1,0 +1,94 @@
+//! The MCP gateway: one endpoint in front of the MCP servers of an organization. It speaks the revision of each caller
+//! and of each server, shows callers only what they may use, and records every call. Lists come from catalogues in
+//! memory, so that a server that is slow or down delays nobody.
+
+mod access;
+mod call;
+mod catalogue;
+mod catalogues;
+mod credentials;
+mod lists;
+mod record;
+mod reply;
+mod serve;
+mod session;
+mod upstream;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gateway_core::org_lru::{LruLimits, OrgLru};
+use gateway_store::fair_slots::{FairSlots, SlotLimits};
+
+use crate::cluster::Cluster;
+use crate::outbound::clients::Clients;
+use crate::proxy::state::ProxyState;
+use crate::services::Services;
+use crate::vault::DailyVault;
+use catalogues::Entry;
+use credentials::Token;
+use session::KeptSession;
+
+pub use access::caller_of;
+pub use catalogue::{Catalogue, Tool};
+pub use catalogues::{Asking, Lookup, Status};
+pub use credentials::seal_headers;
+pub use serve::{McpRequest, Target};
+pub use upstream::Failure;
+
+const CATALOGUES: LruLimits = LruLimits { all: 20_000, per_org: 2_000 };
+const TOKENS: LruLimits = LruLimits { all: 20_000, per_org: 400 };
+const KEPT_SESSIONS: LruLimits = LruLimits { all: 100_000, per_org: 5_000 };
+const ENDED_SESSIONS: LruLimits = LruLimits { all: 100_000, per_org: 5_000 };
+/// Calls that run at the same time.
+const CALLS: SlotLimits = SlotLimits { slots: 4_000, per_org: 200, waiting_per_org: 200 };
+
+pub struct Mcp {
+    services: Arc<Services>,
+    proxy: Arc<ProxyState>,
+    cluster: Arc<Cluster>,
+    session_vault: DailyVault,
+    catalogues: Mutex<OrgLru<Arc<Entry>>>,
+    tokens: Mutex<OrgLru<Arc<Token>>>,
+    kept_sessions: Mutex<OrgLru<Arc<KeptSession>>>,
+    ended_sessions: Mutex<OrgLru<()>>,
+    calls: Arc<FairSlots>,
+    running: call::Running,
+}
+
+impl Mcp {
+    /// `None` if the master key is invalid.
+    pub fn new(services: Arc<Services>, proxy: Arc<ProxyState>, cluster: Arc<Cluster>) -> Option<Self> {
+        Some(Self {
+            session_vault: DailyVault::new(&services.config.master_key, "mcp-session")?,
+            services,
+            proxy,
+            cluster,
+            catalogues: Mutex::new(OrgLru::new(CATALOGUES)),
+            tokens: Mutex::new(OrgLru::new(TOKENS)),
+            kept_sessions: Mutex::new(OrgLru::new(KEPT_SESSIONS)),
+            ended_sessions: Mutex::new(OrgLru::new(ENDED_SESSIONS)),
+            calls: FairSlots::new(CALLS),
+            running: call::Running::default(),
+        })
+    }
+
+    fn clients(&self) -> &Clients {
+        &self.proxy.worker.clients
+    }
+
+    fn catalogue_entries(&self) -> MutexGuard<'_, OrgLru<Arc<Entry>>> {
+        self.catalogues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, OrgLru<Arc<Token>>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept_sessions(&self) -> MutexGuard<'_, OrgLru<Arc<KeptSession>>> {
+        self.kept_sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended_sessions(&self) -> MutexGuard<'_, OrgLru<()>> {
+        self.ended_sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,263 @@
+//! The log record of a call: opened before the call, with what it may cost held in the budgets, and closed when it ends
+//! or is dropped.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gateway_core::budget::Charge;
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, MAX_BODY_BYTES};
+use gateway_core::mcp::{Members, RpcError};
+use gateway_core::time::Timestamp;
+use gateway_core::totals::cost_units;
+use rust_decimal::Decimal;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::Mcp;
+use super::reply::Outcome;
+use super::serve::Context;
+use crate::auth::{Identity, Principal};
+use crate::budgets::{Reservation as BudgetReservation, charge_of};
+use crate::mcp_servers::Server;
+use crate::memory::Reservation;
+use crate::problem::ApiResult;
+use crate::proxy::budget::refused;
+
+/// The requests that have rows. Lists are only counted.
+const RECORDED: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "skills/get"];
+/// Of a text that the caller chose.
+const MAX_NAME_CHARS: usize = 256;
+
+pub struct Record {
+    mcp: Arc<Mcp>,
+    identity: Identity,
+    row: Option<LogRow>,
+    started: Instant,
+    price: Option<Decimal>,
+    log_bodies: bool,
+    budget: Option<BudgetReservation>,
+    /// Of the copies of the bodies.
+    memory: Reservation,
+}
+
+/// What a call is about.
+pub struct Subject<'a> {
+    /// `None` for the built-in server.
+    pub server: Option<&'a Server>,
+    pub method: &'a str,
+    pub name: Option<&'a str>,
+    pub params: &'a Members,
+}
+
+impl Record {
+    /// Holds what the call may cost. `None` if such requests are not recorded.
+    pub async fn open(mcp: &Arc<Mcp>, context: &Context, subject: Subject<'_>) -> ApiResult<Option<Self>> {
+        let Subject { server, method, name, params } = subject;
+        if !RECORDED.contains(&method) {
+            return Ok(None);
+        }
+        let services = &mcp.services;
+        let identity = context.identity.clone();
+        let price = server.filter(|_| method == "tools/call").and_then(|server| server.price(name?));
+        let created_at = services.clock.now();
+        let user = end_user(context);
+        let budget = match (&identity.org.budgets, price) {
+            (Some(budgets), Some(price)) => {
+                let charge = Charge { cost: cost_units(price).into(), is_unpriced: false };
+                let reserved =
+                    mcp.proxy.budgets.reserve(budgets, identity.spender(), user.as_deref(), charge).await;
+                reserved.map_err(refused)?
+            }
+            _ => None,
+        };
+        let is_logged = services.config.log_bodies && identity.org.settings.log_bodies;
+        let log_bodies = is_logged && !context.tags.without_bodies;
+        let mut memory = identity.org.memory.open();
+        let (request, request_stored) = match params.get("arguments") {
+            Some(arguments) => copy(log_bodies, arguments.get(), &mut memory),
+            None => copy(log_bodies, &without_meta(params), &mut memory),
+        };
+        let row = LogRow {
+            request,
+            request_stored,
+            user,
+            provider: format!("mcp:{}", server.map_or("gateway", |server| &*server.name)),
+            operation: Some(method.to_owned()),
+            tool: name.map(|name| name.chars().take(MAX_NAME_CHARS).collect()),
+            ..empty_row(services.ids.next_log_id(created_at), created_at, context)
+        };
+        let started = Instant::now();
+        let mcp = Arc::clone(mcp);
+        Ok(Some(Self { mcp, identity, row: Some(row), started, price, log_bodies, budget, memory }))
+    }
+
+    /// The call has ended.
+    pub fn close(&mut self, outcome: &Outcome) {
+        let Some(mut row) = self.row.take() else { return };
+        match &outcome.result {
+            Ok(result) => {
+                let is_error = outcome.code.is_none() && is_error(result);
+                row.status = if is_error { 422 } else { outcome.code.map_or(200, |_| 401) };
+                row.error_code = outcome.code.map(ToOwned::to_owned);
+                row.cost_usd = self.price.filter(|_| outcome.code.is_none());
+                let text = without_blobs(result);
+                (row.response, row.response_stored) = copy(self.log_bodies, text.get(), &mut self.memory);
+            }
+            Err(error) => {
+                let status = outcome.status.as_u16();
+                row.status = if status < 400 { 400 } else { status };
+                row.error_code = Some(outcome.code.unwrap_or("bad_request").to_owned());
+                (row.response, row.response_stored) =
+                    copy(self.log_bodies, &error_text(error), &mut self.memory);
+            }
+        }
+        row.level = match row.status {
+            500.. => LogLevel::Error,
+            400.. => LogLevel::Warn,
+            _ => LogLevel::Info,
+        };
+        self.write(row);
+    }
+
+    fn write(&mut self, mut row: LogRow) {
+        let proxy = &self.mcp.proxy;
+        row.latency_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        proxy.metrics.count(proxy.worker.lane, &row);
+        if let Some(budget) = &mut self.budget {
+            // Before the append: the log writer must find the cost committed when it stores the row.
+            budget.commit(row.id, charge_of(&row), self.mcp.services.clock.now());
+        }
+        debug_assert_eq!(row.org_id, self.identity.org.id);
+        proxy.spool.append(proxy.worker.lane, row);
+    }
+}
+
+/// The caller went away, or cancelled the call.
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(mut row) = self.row.take() {
+            (row.status, row.level) = (499, LogLevel::Warn);
+            row.error_code = Some("client_closed".into());
+            self.write(row);
+        }
+    }
+}
+
+/// The user whose budgets apply. A member is the end user of its own calls.
+fn end_user(context: &Context) -> Option<String> {
+    context.tags.user.clone().or_else(|| match &context.identity.principal {
+        Principal::User { id, .. } => Some(id.to_string()),
+        Principal::Key(_) | Principal::Org => None,
+    })
+}
+
+fn empty_row(id: i64, created_at: Timestamp, context: &Context) -> LogRow {
+    let (key_id, app_id, team_id) = match &context.identity.principal {
+        Principal::Key(key) => (Some(key.id), key.app_id, key.team_id),
+        Principal::User { team_id, .. } => (None, None, *team_id),
+        Principal::Org => (None, None, None),
+    };
+    let header =
+        |name: &str| context.headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+    let session = || header("x-claude-code-session-id").filter(|id| (1..=256).contains(&id.len()));
+    LogRow {
+        id,
+        org_id: context.identity.org.id,
+        request_id: context.request_id.clone(),
+        created_at,
+        level: LogLevel::Info,
+        source: LogSource::Mcp,
+        provider: String::new(),
+        provider_format: None,
+        model: None,
+        method: "POST".into(),
+        path: context.path.clone(),
+        status: 200,
+        error_code: None,
+        stream: false,
+        latency_ms: 0,
+        ttft_ms: None,
+        tokens: None,
+        usage_estimated: false,
+        cost_usd: None,
+        unpriced: false,
+        cache: None,
+        cache_marks: None,
+        cache_saved_usd: None,
+        queued_ms: None,
+        limits: Vec::new(),
+        attempts: Vec::new(),
+        key_id,
+        app_id,
+        team_id,
+        user: None,
+        session_id: context.tags.session.clone().or_else(session),
+        metadata: context.tags.metadata.clone(),
+        prompt: None,
+        traceparent: header("traceparent")
+            .or_else(|| context.traceparent.clone())
+            .filter(|text| text.len() <= 256),
+        compat: None,
+        operation: None,
+        tool: None,
+        request_stored: BodyStorage::Off,
+        response_stored: BodyStorage::Off,
+        request: Vec::new(),
+        response: Vec::new(),
+        response_is_stream: false,
+    }
+}
+
+/// The part of a body that the row stores.
+fn copy(is_enabled: bool, text: &str, memory: &mut Reservation) -> (Vec<u8>, BodyStorage) {
+    if !is_enabled {
+        return (Vec::new(), BodyStorage::Off);
+    }
+    let kept = text.len().min(MAX_BODY_BYTES);
+    memory.charge(kept);
+    let storage = if kept < text.len() { BodyStorage::Truncated } else { BodyStorage::Full };
+    (text.as_bytes()[..kept].to_vec(), storage)
+}
+
+fn without_meta(params: &Members) -> String {
+    let own: Map<String, Value> = params
+        .iter()
+        .filter(|(name, _)| *name != "_meta")
+        .filter_map(|(name, value)| Some((name.to_owned(), serde_json::from_str(value.get()).ok()?)))
+        .collect();
+    Value::Object(own).to_string()
+}
+
+fn error_text(error: &RpcError) -> String {
+    json!({"error": error}).to_string()
+}
+
+fn is_error(result: &RawValue) -> bool {
+    Members::from_raw(result).is_some_and(|members| members.value("isError") == Some(Value::Bool(true)))
+}
+
+/// Images, sounds and other files are replaced by their length.
+fn without_blobs(result: &RawValue) -> Box<RawValue> {
+    let Some(mut members) = Members::from_raw(result) else { return result.to_owned() };
+    for list in ["content", "contents"] {
+        let items =
+            members.get(list).and_then(|items| serde_json::from_str::<Vec<Members>>(items.get()).ok());
+        if let Some(items) = items {
+            let short: Vec<Members> = items.into_iter().map(without_blob).collect();
+            members.set(list, &short);
+        }
+    }
+    gateway_core::mcp::raw(&members)
+}
+
+fn without_blob(mut item: Members) -> Members {
+    for name in ["data", "blob"] {
+        if let Some(length) = item.get(name).map(|blob| blob.get().len().saturating_sub(2)) {
+            item.set(name, &format!("{length} characters of base64"));
+        }
+    }
+    if let Some(resource) = item.members("resource") {
+        item.set("resource", &without_blob(resource));
+    }
+    item
+}
