@@ -145,18 +145,15 @@ impl Call {
             () = running.cancelled() => None,
             () = output.closed(), if is_modern => None,
         };
-        match outcome {
-            Some(outcome) => {
-                if let Some(mut record) = self.record.take() {
-                    record.close(&outcome);
-                }
-                let _ = output.send(Output::Done(Box::new(outcome))).await;
+        if let Some(outcome) = outcome {
+            if let Some(mut record) = self.record.take() {
+                record.close(&outcome);
             }
-            None => {
-                drop(output);
-                drop(self.record.take());
-                self.cancel_upstream().await;
-            }
+            let _ = output.send(Output::Done(Box::new(outcome))).await;
+        } else {
+            drop(output);
+            drop(self.record.take());
+            self.cancel_upstream().await;
         }
     }
 

@@ -110,25 +110,21 @@ impl Mcp {
         let mut about = BTreeMap::new();
         let own = || json!({"name": "gateway", "version": env!("CARGO_PKG_VERSION")});
         let single = lookups.first().filter(|_| context.is_single);
-        let (info, capabilities, instructions) = match single {
-            Some((server, lookup)) => {
-                let catalogue = lookup.catalogue.as_deref();
-                let info = catalogue.map(|catalogue| catalogue.server_info.clone());
-                let own_text = server.definition.instructions.clone();
-                let text =
-                    own_text.or_else(|| catalogue.and_then(|catalogue| catalogue.instructions.clone()));
-                let info = info.filter(|info| info.get("name").is_some()).unwrap_or_else(own);
-                (info, catalogue.map_or_else(|| json!({"tools": {}}), capabilities_of), text)
-            }
-            None => {
-                let texts = lookups.iter().filter_map(|(server, _)| {
-                    let text = server.definition.instructions.as_ref()?;
-                    Some(format!("{}: {text}", server.name))
-                });
-                let text = texts.collect::<Vec<_>>().join("\n\n");
-                let all = json!({"tools": {}, "prompts": {}, "resources": {}});
-                (own(), all, Some(text).filter(|text| !text.is_empty()))
-            }
+        let (info, capabilities, instructions) = if let Some((server, lookup)) = single {
+            let catalogue = lookup.catalogue.as_deref();
+            let info = catalogue.map(|catalogue| catalogue.server_info.clone());
+            let own_text = server.definition.instructions.clone();
+            let text = own_text.or_else(|| catalogue.and_then(|catalogue| catalogue.instructions.clone()));
+            let info = info.filter(|info| info.get("name").is_some()).unwrap_or_else(own);
+            (info, catalogue.map_or_else(|| json!({"tools": {}}), capabilities_of), text)
+        } else {
+            let texts = lookups.iter().filter_map(|(server, _)| {
+                let text = server.definition.instructions.as_ref()?;
+                Some(format!("{}: {text}", server.name))
+            });
+            let text = texts.collect::<Vec<_>>().join("\n\n");
+            let all = json!({"tools": {}, "prompts": {}, "resources": {}});
+            (own(), all, Some(text).filter(|text| !text.is_empty()))
         };
         about.insert("serverInfo", info);
         about.insert("capabilities", capabilities);

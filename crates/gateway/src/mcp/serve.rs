@@ -193,13 +193,13 @@ impl Mcp {
             "server/discover" if era.is_modern() => Ok(self.discover(&context).await),
             "ping" if is_legacy => Ok(raw(&json!({}))),
             "logging/setLevel" if is_legacy && !context.is_single => Ok(raw(&json!({}))),
-            _ => match List::of(&method) {
-                Some(list) => self.list(&context, list, &params).await,
-                None => {
+            _ => {
+                let Some(list) = List::of(&method) else {
                     check_call(&context.identity)?;
                     return self.call(context, id, &method, params).await;
-                }
-            },
+                };
+                self.list(&context, list, &params).await
+            }
         };
         let outcome = match result {
             Ok(result) => Outcome::ok(gateway_core::mcp::result_for(era, &result)),

@@ -241,7 +241,7 @@ impl Exchange {
             self.has_ended = true;
             match &mut self.content {
                 Content::Json if !self.whole.is_empty() => {
-                    self.waiting.push_back(std::mem::take(&mut self.whole))
+                    self.waiting.push_back(std::mem::take(&mut self.whole));
                 }
                 Content::Json => {}
                 Content::Events(reader) => {

@@ -49,18 +49,18 @@ pub fn skills_index_v1(listing: &Listing) -> Value {
 /// A marketplace whose plugins are archives below `base`.
 pub fn url_marketplace(org_slug: &str, listing: &Listing, base: &str) -> Value {
     let source = |name: &str, sha256: &str| json!({"source": "archive", "url": format!("{base}/{name}.plugin.zip"), "sha256": sha256});
-    let all = plugin(ALL_SKILLS, ALL_DESCRIPTION, None, source(ALL_SKILLS, &listing.all_skills));
+    let all = plugin(ALL_SKILLS, ALL_DESCRIPTION, None, &source(ALL_SKILLS, &listing.all_skills));
     let single = |skill: &ListedSkill| {
         let source = source(&skill.name, &skill.plugin);
-        plugin(&skill.name, &skill.description, Some(skill.version), source)
+        plugin(&skill.name, &skill.description, Some(skill.version), &source)
     };
     let plugins = std::iter::once(all).chain(listing.skills.iter().map(single));
-    marketplace(org_slug, plugins.collect())
+    marketplace(org_slug, &plugins.collect::<Vec<_>>())
 }
 
 pub(super) const ALL_DESCRIPTION: &str = "All skills of this marketplace.";
 
-pub(super) fn plugin(name: &str, description: &str, version: Option<i64>, source: Value) -> Value {
+pub(super) fn plugin(name: &str, description: &str, version: Option<i64>, source: &Value) -> Value {
     let mut plugin = json!({"name": name, "description": description, "source": source});
     if let Some(version) = version {
         plugin["version"] = plugin_version(version).into();
@@ -73,7 +73,7 @@ pub(super) fn plugin_version(version: i64) -> String {
     format!("{version}.0.0")
 }
 
-pub(super) fn marketplace(org_slug: &str, plugins: Vec<Value>) -> Value {
+pub(super) fn marketplace(org_slug: &str, plugins: &[Value]) -> Value {
     json!({
         "name": marketplace_name(org_slug),
         "owner": {"name": org_slug},

@@ -93,7 +93,7 @@ impl Repository {
         let all = plugin_directory(&mut writer, &manifest(ALL_SKILLS, ALL_DESCRIPTION, None), skills);
         plugins.add_tree(ALL_SKILLS, all);
         let plugins = writer.add_directory(plugins);
-        let market = writer.add(ObjectKind::Blob, &pretty(&marketplace(org_slug, listed)));
+        let market = writer.add(ObjectKind::Blob, &pretty(&marketplace(org_slug, &listed)));
         let mut root = Directory::default();
         root.add_file(".claude-plugin/marketplace.json", false, market);
         root.add_tree("skills", skills);
@@ -114,7 +114,7 @@ fn plugin_directory(writer: &mut Writer<'_>, manifest: &Value, skills: Oid) -> O
 }
 
 fn local_plugin(name: &str, description: &str, version: Option<i64>) -> Value {
-    plugin(name, description, version, format!("./plugins/{name}").into())
+    plugin(name, description, version, &format!("./plugins/{name}").into())
 }
 
 fn manifest(name: &str, description: &str, version: Option<i64>) -> Value {

@@ -53,15 +53,14 @@ impl Call {
                 }
             }
         }
-        let (params, protocol) = match session {
-            Some(session) => (for_legacy_server(params), session.headers()),
-            None => {
-                let mut client = self.context.client.clone();
-                client.info = client_info(&client);
-                let mut headers = modern_headers(&self.method, self.name.as_deref());
-                headers.others.extend(self.argument_headers.iter().cloned());
-                (for_modern_server(params, &client), headers)
-            }
+        let (params, protocol) = if let Some(session) = session {
+            (for_legacy_server(params), session.headers())
+        } else {
+            let mut client = self.context.client.clone();
+            client.info = client_info(&client);
+            let mut headers = modern_headers(&self.method, self.name.as_deref());
+            headers.others.extend(self.argument_headers.iter().cloned());
+            (for_modern_server(params, &client), headers)
         };
         let id = self.upstream_id();
         if session.is_some() {
@@ -117,7 +116,7 @@ impl Call {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => {
-                self.mcp.mark_outdated(&self.context.asking(&self.server))
+                self.mcp.mark_outdated(&self.context.asking(&self.server));
             }
             _ => {}
         }

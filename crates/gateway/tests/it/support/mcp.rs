@@ -31,7 +31,8 @@ impl TestApp {
 
     /// A request of a revision with `initialize`.
     pub fn legacy(&self, path: &str, method: &str, params: Value) -> TestRequest {
-        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let mut body = json!({"jsonrpc": "2.0", "id": 7, "method": method});
+        body["params"] = params;
         self.post(path, body).header("mcp-protocol-version", "2025-11-25")
     }
 }

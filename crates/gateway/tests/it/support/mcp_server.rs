@@ -190,7 +190,7 @@ fn stream(receiver: mpsc::Receiver<Value>) -> Response<Body> {
 
 async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
-    let bytes = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let received = Received { method: head.method, headers: head.headers, body };
     let script = {

@@ -77,15 +77,15 @@ async fn by_link(
 ) -> ApiResult<TreeAnswer> {
     let found = find_link(&app, address, &link.token).await?;
     let org = found.org_id;
-    on_behalf_of(org, async move {
+    let answer = async move {
         let context = link_context(&app, &found).await?;
         if link.is_git {
             git::advertise(&context, &link.below(), &head).await
         } else {
             serve::serve(&context, &link.path, &head).await
         }
-    })
-    .await
+    };
+    Box::pin(on_behalf_of(org, answer)).await
 }
 
 async fn git_by_link(
@@ -100,11 +100,11 @@ async fn git_by_link(
         return Err(Problem::not_found());
     }
     let org = found.org_id;
-    on_behalf_of(org, async move {
+    let answer = async move {
         let context = link_context(&app, &found).await?;
         git::upload_pack(&context, GitRequest { below: &link.below(), head: &head, body }).await
-    })
-    .await
+    };
+    Box::pin(on_behalf_of(org, answer)).await
 }
 
 /// The link of a token. Unknown, revoked and expired ones look the same, and so does a gateway without links. Their
