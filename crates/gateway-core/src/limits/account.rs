@@ -52,6 +52,9 @@ pub struct Floor(pub u64);
 
 impl Floor {
     pub fn of(self, capacity: u64) -> u64 {
+        if self.0 == 0 {
+            return 0;
+        }
         u64::try_from(u128::from(capacity) * u128::from(self.0) / 1_000_000).unwrap_or(u64::MAX)
     }
 }
@@ -164,7 +167,7 @@ impl Account {
     /// Notes a call of a class, before it is admitted: one that has to wait is not idle.
     pub fn note_class(&mut self, limit: &Limit, class: Option<&str>, now: Timestamp) {
         if let Some((class, _)) = limit.reserve.iter().find(|(name, _)| class == Some(name)) {
-            *self.class_uses.entry(class.clone(), || now, |_| false) = now;
+            *self.class_uses.entry(class, || now, |_| false) = now;
         }
     }
 

@@ -1,7 +1,8 @@
 //! A bucket that refills continuously: full at its capacity, and refilled at capacity per window.
 //!
 //! Levels are integers in units of 1/window, so that every millisecond adds a whole number of them and nothing is
-//! rounded: after any number of steps the level is what one step would have made of it.
+//! rounded: after any number of steps the level is what one step would have made of it. Levels of most limits fit into 64
+//! bits, and are divided as such: a division of 128 bits takes several times as long.
 
 use std::time::Duration;
 
@@ -52,7 +53,10 @@ impl Bucket {
 
     /// What is left, in whole units; negative after calls that used more than they had reserved.
     pub fn left(&self) -> i64 {
-        i64::try_from(self.level.div_euclid(i128::from(self.window))).unwrap_or(i64::MAX)
+        match i64::try_from(self.level) {
+            Ok(level) => level.div_euclid(self.window),
+            Err(_) => i64::try_from(self.level.div_euclid(i128::from(self.window))).unwrap_or(i64::MAX),
+        }
     }
 
     /// Whether `amount` can be taken and `floor` is left.
@@ -121,8 +125,11 @@ impl Bucket {
         if missing <= 0 {
             return Duration::ZERO;
         }
-        let rate = i128::from(self.capacity.max(1));
-        let millis = (missing + rate - 1) / rate;
-        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+        let rate = self.capacity.max(1);
+        let millis = match u64::try_from(missing) {
+            Ok(missing) => missing.div_ceil(rate),
+            Err(_) => u64::try_from((missing - 1) / i128::from(rate) + 1).unwrap_or(u64::MAX),
+        };
+        Duration::from_millis(millis)
     }
 }

@@ -1,10 +1,12 @@
 //! The limits of an organization, ready to be matched with calls.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use rust_decimal::prelude::ToPrimitive as _;
 use serde_json::{Map, Value};
 
+use super::Unit;
 use super::definition::{Definition, Missing, Mode, Per, Scope};
 use crate::ids::{AppId, KeyId, LimitId, TeamId};
 
@@ -25,6 +27,8 @@ pub struct Limit {
     owner: Owner,
     /// Shares of classes, in millionths.
     pub reserve: Vec<(Box<str>, u64)>,
+    /// What headers call it, by unit.
+    policy_names: [Arc<str>; Unit::ALL.len()],
 }
 
 enum Owner {
@@ -94,11 +98,18 @@ impl Limit {
         };
         let share = |share: &f64| (share * 1_000_000.0).round().to_u64().unwrap_or(0);
         let reserve = definition.reserve.iter().map(|(class, part)| (class.as_str().into(), share(part)));
-        Self { id, reserve: reserve.collect(), owner, definition }
+        let has_several = Unit::ALL.into_iter().filter(|unit| definition.amount(*unit).is_some()).count() > 1;
+        let policy_names = Unit::ALL.map(|unit| policy_name(&definition.name, unit, has_several));
+        Self { id, reserve: reserve.collect(), owner, policy_names, definition }
     }
 
     pub fn name(&self) -> &str {
         &self.definition.name
+    }
+
+    /// The name in headers.
+    pub fn policy_name(&self, unit: Unit) -> &Arc<str> {
+        &self.policy_names[unit as usize]
     }
 
     pub fn window(&self) -> i64 {
@@ -154,6 +165,11 @@ impl Limit {
             None => Err(MissingSubject { limit: self.name().to_owned(), per: self.definition.per.clone() }),
         }
     }
+}
+
+/// Names of limits have no dot.
+fn policy_name(limit: &str, unit: Unit, has_several: bool) -> Arc<str> {
+    if has_several { format!("{limit}.{}", unit.as_str()).into() } else { limit.into() }
 }
 
 fn cut(text: &str) -> &str {

@@ -117,7 +117,7 @@ impl Averages {
 
     pub fn add(&mut self, key: Option<KeyId>, model: &str, output: u64) {
         let scaled = output.saturating_mul(AVERAGE_SCALE);
-        let average = self.0.entry((key, model.into()), || scaled, |_| false);
+        let average = self.0.entry(&(key, model.into()), || scaled, |_| false);
         *average = (*average - *average / AVERAGE_PARTS).saturating_add(scaled / AVERAGE_PARTS);
     }
 }

@@ -2,6 +2,7 @@
 //! draft-ietf-httpapi-ratelimit-headers-11, and those that the clients of OpenAI and Anthropic read.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Unit;
@@ -13,7 +14,7 @@ const MAX_POLICIES: usize = 8;
 /// One bucket of a limit, as it is after the call's reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    pub name: String,
+    pub name: Arc<str>,
     pub unit: Unit,
     pub limit: u64,
     pub left: u64,
@@ -75,32 +76,70 @@ fn separate(text: &mut String) {
 }
 
 /// The headers of OpenAI for the tightest limit of tokens and of requests, which come sorted.
-pub fn openai_headers(policies: &[Policy]) -> Vec<(String, String)> {
-    let mut headers = Vec::new();
-    for (unit, name) in [(Unit::Requests, "requests"), (Unit::Tokens, "tokens")] {
+pub fn openai_headers(policies: &[Policy]) -> Vec<(&'static str, String)> {
+    let units = [
+        (
+            Unit::Requests,
+            ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
+        ),
+        (
+            Unit::Tokens,
+            ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
+        ),
+    ];
+    let mut headers = Vec::with_capacity(6);
+    for (unit, [limit, remaining, reset]) in units {
         let Some(policy) = policies.iter().find(|policy| policy.unit == unit) else { continue };
-        headers.push((format!("x-ratelimit-limit-{name}"), policy.limit.to_string()));
-        headers.push((format!("x-ratelimit-remaining-{name}"), policy.left.to_string()));
-        headers.push((format!("x-ratelimit-reset-{name}"), go_duration(policy.resets_in)));
+        headers.push((limit, policy.limit.to_string()));
+        headers.push((remaining, policy.left.to_string()));
+        headers.push((reset, go_duration(policy.resets_in)));
     }
     headers
 }
 
 /// The headers of Anthropic. Resets are RFC 3339 in whole seconds.
-pub fn anthropic_headers(policies: &[Policy], now: Timestamp) -> Vec<(String, String)> {
+pub fn anthropic_headers(policies: &[Policy], now: Timestamp) -> Vec<(&'static str, String)> {
     let units = [
-        (Unit::Requests, "requests"),
-        (Unit::Tokens, "tokens"),
-        (Unit::InputTokens, "input-tokens"),
-        (Unit::OutputTokens, "output-tokens"),
+        (
+            Unit::Requests,
+            [
+                "anthropic-ratelimit-requests-limit",
+                "anthropic-ratelimit-requests-remaining",
+                "anthropic-ratelimit-requests-reset",
+            ],
+        ),
+        (
+            Unit::Tokens,
+            [
+                "anthropic-ratelimit-tokens-limit",
+                "anthropic-ratelimit-tokens-remaining",
+                "anthropic-ratelimit-tokens-reset",
+            ],
+        ),
+        (
+            Unit::InputTokens,
+            [
+                "anthropic-ratelimit-input-tokens-limit",
+                "anthropic-ratelimit-input-tokens-remaining",
+                "anthropic-ratelimit-input-tokens-reset",
+            ],
+        ),
+        (
+            Unit::OutputTokens,
+            [
+                "anthropic-ratelimit-output-tokens-limit",
+                "anthropic-ratelimit-output-tokens-remaining",
+                "anthropic-ratelimit-output-tokens-reset",
+            ],
+        ),
     ];
-    let mut headers = Vec::new();
-    for (unit, name) in units {
+    let mut headers = Vec::with_capacity(12);
+    for (unit, [limit, remaining, reset]) in units {
         let Some(policy) = policies.iter().find(|policy| policy.unit == unit) else { continue };
         let resets_at = rfc3339(now.after(policy.resets_in));
-        headers.push((format!("anthropic-ratelimit-{name}-limit"), policy.limit.to_string()));
-        headers.push((format!("anthropic-ratelimit-{name}-remaining"), policy.left.to_string()));
-        headers.push((format!("anthropic-ratelimit-{name}-reset"), resets_at));
+        headers.push((limit, policy.limit.to_string()));
+        headers.push((remaining, policy.left.to_string()));
+        headers.push((reset, resets_at));
     }
     headers
 }

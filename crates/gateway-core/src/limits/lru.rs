@@ -45,8 +45,7 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let place = *self.places.get(key)?;
-        self.unlink(place);
-        self.link_first(place);
+        self.use_now(place);
         Some(&mut self.nodes[place].value)
     }
 
@@ -60,11 +59,16 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
     }
 
     /// The entry of a key, which is made if it is missing. `is_held` entries are kept if others can leave.
-    pub fn entry(&mut self, key: K, make: impl FnOnce() -> V, is_held: impl Fn(&V) -> bool) -> &mut V {
-        if let Some(place) = self.places.get(&key).copied() {
-            self.unlink(place);
-            self.link_first(place);
-            return &mut self.nodes[place].value;
+    pub fn entry(&mut self, key: &K, make: impl FnOnce() -> V, is_held: impl Fn(&V) -> bool) -> &mut V {
+        let place = self.place(key, make, is_held);
+        &mut self.nodes[place].value
+    }
+
+    /// The place of the entry, which is valid until the next one is made.
+    pub fn place(&mut self, key: &K, make: impl FnOnce() -> V, is_held: impl Fn(&V) -> bool) -> usize {
+        if let Some(place) = self.places.get(key).copied() {
+            self.use_now(place);
+            return place;
         }
         let place = if self.nodes.len() < self.capacity {
             self.nodes.push(Node { key: key.clone(), value: make(), before: NONE, after: NONE });
@@ -77,8 +81,13 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
             (node.key, node.value) = (key.clone(), make());
             place
         };
-        self.places.insert(key, place);
+        self.places.insert(key.clone(), place);
         self.link_first(place);
+        place
+    }
+
+    /// The entry at a place that `place` returned.
+    pub fn at(&mut self, place: usize) -> &mut V {
         &mut self.nodes[place].value
     }
 
@@ -107,6 +116,13 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
             }
         }
         self.last
+    }
+
+    fn use_now(&mut self, place: usize) {
+        if place != self.first {
+            self.unlink(place);
+            self.link_first(place);
+        }
     }
 
     fn unlink(&mut self, place: usize) {

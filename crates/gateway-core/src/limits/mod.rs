@@ -60,6 +60,9 @@ pub enum Unit {
 impl Unit {
     /// Those that refill.
     pub const REFILLING: [Self; 4] = [Self::Requests, Self::Tokens, Self::InputTokens, Self::OutputTokens];
+    /// In the order of their declaration.
+    pub const ALL: [Self; 5] =
+        [Self::Requests, Self::Tokens, Self::InputTokens, Self::OutputTokens, Self::Concurrent];
 
     pub fn as_str(self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use gateway_core::logs::LimitUse;
 use tokio::time::Instant;
 
 use super::permit::{Held, Permit, Source};
-use super::state::{Request, Short, Wanted, policy_name};
+use super::state::{Request, Short, Taken, Wanted};
 use super::waiting::{BucketKey, Place};
 use super::{Limits, OrgLimits, exact, slices};
 
@@ -135,11 +135,11 @@ impl Limits {
         started: Instant,
     ) -> Result<(Permit, bool), Option<Short>> {
         let services = &self.0.services;
-        let keys = keys(org, request);
         let (order, behind) = {
             let mut state = org.state().lock();
             let order = state.queue.place(wait.priority, services.clock.now());
-            (order, state.behind(order, &keys))
+            let is_first = state.queue.is_empty();
+            (order, if is_first { None } else { state.behind(order, &keys(org, request)) })
         };
         let mut short = match &behind {
             Some(key) => short_of(org, request, key),
@@ -154,7 +154,7 @@ impl Limits {
         let key = behind.clone().unwrap_or_else(|| short.key(org));
         let place = Place::enter(org.state(), order, key, wait.body_bytes);
         let Some(place) = place else { return Err(Some(short)) };
-        let deadline = started + wait.max;
+        let (deadline, keys) = (started + wait.max, keys(org, request));
         let mut next_try = if behind.is_some() { deadline } else { pause(&short) };
         loop {
             let is_called = tokio::select! {
@@ -205,8 +205,7 @@ impl Limits {
     ) -> Result<Permit, Short> {
         let now = self.0.services.clock.now();
         let mut state = org.state().lock();
-        let would_refuse = state.take(&org.set, request, now, nodes)?;
-        let policies = state.policies(&org.set, &request.wanted, now);
+        let Taken { would_refuse, policies } = state.take(&org.set, request, now, nodes)?;
         drop(state);
         let held = request.wanted.iter().zip(would_refuse).map(|(wanted, would_refuse)| Held {
             wanted: wanted.clone(),
@@ -230,10 +229,9 @@ impl Limits {
         }
         drop(state);
         sort_policies(&mut policies);
-        let has_several = policies.iter().any(|policy| policy.name == policy_name(limit, unit, true));
-        let name = policy_name(limit, unit, has_several);
+        let name = limit.policy_name(unit);
         // Both ways to say when to retry mean the same moment.
-        if let Some(at) = policies.iter().position(|policy| policy.name == name) {
+        if let Some(at) = policies.iter().position(|policy| policy.name == *name) {
             let mut first = policies.remove(at);
             first.left = u64::try_from(left).unwrap_or(0);
             first.resets_in = wait.unwrap_or(first.resets_in);
@@ -263,14 +261,16 @@ impl Limits {
 
 /// What the call wants of each limit that applies.
 fn request(org: &OrgLimits, call: &Call<'_>) -> Result<Request, Refusal> {
-    let mut wanted = Vec::new();
+    let (mut wanted, mut shared) = (Vec::new(), None);
+    let mut without_subject = || Arc::clone(shared.get_or_insert_with(|| "".into()));
     for (index, limit) in org.set.limits.iter().enumerate() {
         if !limit.applies_to(&call.facts) {
             continue;
         }
         let bucket: Arc<str> = match limit.bucket_of(&call.facts) {
+            Ok(bucket) if bucket.is_empty() => without_subject(),
             Ok(bucket) => (&*bucket).into(),
-            Err(_) if call.is_internal || !limit.is_enforced() => "".into(),
+            Err(_) if call.is_internal || !limit.is_enforced() => without_subject(),
             Err(missing) => return Err(Refusal::Missing(missing)),
         };
         wanted.push(Wanted { limit: index, bucket, demand: call.tokens.demand(limit) });

@@ -70,6 +70,13 @@ pub struct Request {
     pub class: Option<Arc<str>>,
 }
 
+/// What was taken from buckets in memory.
+pub struct Taken {
+    /// Whether a limit in dry run would have refused the call, for each limit.
+    pub would_refuse: Vec<bool>,
+    pub policies: Vec<Policy>,
+}
+
 /// An enforced limit has too little.
 #[derive(Clone, Debug)]
 pub struct Short {
@@ -109,10 +116,9 @@ impl State {
         accounts.set_capacity(if is_full { before } else { MAX_BUCKETS });
         let make = || Entry { account: Account::new(limit, now), lease: NodeLease::default() };
         let is_held = |entry: &Entry| entry.account.is_held();
-        accounts.entry(Arc::clone(bucket), make, is_held);
+        let place = accounts.place(bucket, make, is_held);
         self.buckets += accounts.len() - before;
-        // Found again, because the borrow above would last until the end.
-        let entry = accounts.entry(Arc::clone(bucket), make, is_held);
+        let entry = accounts.at(place);
         entry.account.update(limit, now);
         entry
     }
@@ -128,15 +134,15 @@ impl State {
         })
     }
 
-    /// Takes everything that the call wants from buckets in memory, or nothing. Returns for each limit whether it would
-    /// have refused the call in dry run. `nodes`: how many share the limits without seeing each other.
+    /// Takes everything that the call wants from buckets in memory, or nothing. `nodes`: how many share the limits without
+    /// seeing each other.
     pub fn take(
         &mut self,
         set: &LimitSet,
         request: &Request,
         now: Timestamp,
         nodes: u64,
-    ) -> Result<Vec<bool>, Short> {
+    ) -> Result<Taken, Short> {
         let mut would_refuse = vec![false; request.wanted.len()];
         let mut worst: Option<Short> = None;
         let demand = |wanted: &Wanted| wanted.demand.times(nodes.max(1));
@@ -156,13 +162,16 @@ impl State {
         if let Some(worst) = worst {
             return Err(worst);
         }
+        let mut policies = Vec::with_capacity(request.wanted.len() * 2);
         for (wanted, would_refuse) in request.wanted.iter().zip(&would_refuse) {
             if !would_refuse {
-                let entry = self.entry(&set.limits[wanted.limit], &wanted.bucket, now);
+                let limit = &set.limits[wanted.limit];
+                let entry = self.entry(limit, &wanted.bucket, now);
                 entry.account.take(&demand(wanted), now);
+                entry.add_policies(limit, &mut policies);
             }
         }
-        Ok(would_refuse)
+        Ok(Taken { would_refuse, policies })
     }
 
     /// The buckets of a call as headers show them.
@@ -170,24 +179,7 @@ impl State {
         let mut policies = Vec::with_capacity(wanted.len());
         for one in wanted {
             let limit = &set.limits[one.limit];
-            if !limit.is_enforced() {
-                continue;
-            }
-            let entry = self.entry(limit, &one.bucket, now);
-            let readings: Vec<_> = entry.account.readings().collect();
-            let has_several = readings.len() > 1;
-            for reading in readings {
-                let credit = entry.lease.credit_of(reading.unit);
-                let left = u64::try_from(reading.left.saturating_add(credit)).unwrap_or(0);
-                policies.push(Policy {
-                    name: policy_name(limit, reading.unit, has_several),
-                    unit: reading.unit,
-                    limit: reading.limit,
-                    left: left.min(reading.limit),
-                    window: (reading.unit != Unit::Concurrent).then(|| limit.window() / 1_000),
-                    resets_in: reading.resets_in,
-                });
-            }
+            self.entry(limit, &one.bucket, now).add_policies(limit, &mut policies);
         }
         policies
     }
@@ -231,6 +223,27 @@ impl State {
     }
 }
 
+impl Entry {
+    /// Adds the buckets as headers show them. Limits in dry run are not shown.
+    fn add_policies(&self, limit: &Limit, policies: &mut Vec<Policy>) {
+        if !limit.is_enforced() {
+            return;
+        }
+        for reading in self.account.readings() {
+            let credit = self.lease.credit_of(reading.unit);
+            let left = u64::try_from(reading.left.saturating_add(credit)).unwrap_or(0);
+            policies.push(Policy {
+                name: Arc::clone(limit.policy_name(reading.unit)),
+                unit: reading.unit,
+                limit: reading.limit,
+                left: left.min(reading.limit),
+                window: (reading.unit != Unit::Concurrent).then(|| limit.window() / 1_000),
+                resets_in: reading.resets_in,
+            });
+        }
+    }
+}
+
 impl NodeLease {
     pub fn credit_of(&self, unit: Unit) -> i64 {
         let place = Unit::REFILLING.iter().position(|known| *known == unit);
@@ -264,9 +277,4 @@ impl OrgLimits {
     pub(super) fn org(&self) -> OrgId {
         self.id
     }
-}
-
-/// The name in headers. Names of limits have no dot.
-pub fn policy_name(limit: &Limit, unit: Unit, has_several: bool) -> String {
-    if has_several { format!("{}.{}", limit.name(), unit.as_str()) } else { limit.name().to_owned() }
 }

@@ -16,6 +16,12 @@ pub struct ErrorCode {
 /// In alphabetical order.
 pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode {
+        code: "auth_required",
+        statuses: &[200],
+        cause: "In log rows of [MCP](mcp.md) calls: the server wants a credential of the caller, and none is stored or it is refused. The result of the tool says so.",
+        remedy: "Store the caller's credential with `PUT /api/v1/mcp-connections/{server}`.",
+    },
+    ErrorCode {
         code: "bad_request",
         statuses: &[400],
         cause: "A header, parameter or field is missing, malformed or out of range, or the body is not valid JSON. The message starts with its name. With `X-Gateway-Provider: auto` also: no provider, or more than one, serves the model.",
@@ -152,12 +158,6 @@ pub const ERROR_CODES: &[ErrorCode] = &[
         statuses: &[409],
         cause: "The current version of a skill has not passed the [gate](skills.md): no verdict yet, a score below the rubric's, or a finding about safety.",
         remedy: "Read the evaluations of the skill, correct it, wait for the new verdict, and publish again.",
-    },
-    ErrorCode {
-        code: "auth_required",
-        statuses: &[200],
-        cause: "In log rows of [MCP](mcp.md) calls: the server wants a credential of the caller, and none is stored or it is refused. The result of the tool says so.",
-        remedy: "Store the caller's credential with `PUT /api/v1/mcp-connections/{server}`.",
     },
     ErrorCode {
         code: "overloaded",

@@ -35,10 +35,8 @@ impl ShownLimits<'_> {
         let mut policies = self.policies.to_vec();
         policies.extend(self.plan.map(|status| plan_policy(status, self.now)));
         sort_policies(&mut policies);
-        let mut headers = vec![
-            (POLICY.to_owned(), policy_header(&policies)),
-            (RATE_LIMIT.to_owned(), rate_limit_header(&policies)),
-        ];
+        let mut headers =
+            vec![(POLICY, policy_header(&policies)), (RATE_LIMIT, rate_limit_header(&policies))];
         let counts_tokens = policies.iter().any(|policy| policy.unit.counts_tokens());
         if self.setting == LimitHeaders::All && counts_tokens && directives.is_format_known() {
             headers.extend(match directives.client_format {
@@ -47,8 +45,8 @@ impl ShownLimits<'_> {
                 ClientFormat::Gemini => Vec::new(),
             });
         }
-        let parse = |(name, value): (String, String)| {
-            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        let parse = |(name, value): (&'static str, String)| {
+            Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?))
         };
         headers.into_iter().filter_map(parse).collect()
     }
@@ -71,7 +69,7 @@ pub fn add(headers: &mut HeaderMap, limits: Headers) {
 
 fn plan_policy(status: &LimitStatus, now: Timestamp) -> Policy {
     Policy {
-        name: "plan".to_owned(),
+        name: "plan".into(),
         unit: Unit::Requests,
         limit: status.limit,
         left: status.remaining,

@@ -51,12 +51,12 @@ fn headers_have_the_tightest_limit_first() {
     );
     assert_eq!(rate_limit_header(&policies), r#""busy";r=1, "team-tokens";r=51230;t=9, "plan";r=998;t=31"#);
     let openai = openai_headers(&policies);
-    let value = |name: &str| openai.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
+    let value = |name: &str| openai.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
     assert_eq!(value("x-ratelimit-limit-tokens"), Some("60000"));
     assert_eq!(value("x-ratelimit-remaining-requests"), Some("998"));
     assert_eq!(value("x-ratelimit-reset-tokens"), Some("8.001s"));
     let anthropic = anthropic_headers(&policies, Timestamp(1_794_700_000_500));
-    let value = |name: &str| anthropic.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
+    let value = |name: &str| anthropic.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
     assert_eq!(value("anthropic-ratelimit-tokens-remaining"), Some("51230"));
     assert!(value("anthropic-ratelimit-tokens-reset").is_some_and(|at| at.ends_with('Z') && at.len() == 20));
     assert_eq!(value("anthropic-ratelimit-input-tokens-limit"), None);
@@ -87,14 +87,14 @@ fn both_ways_to_say_when_to_retry_agree() {
 fn the_least_recently_used_leaves_first() {
     let mut lru = Lru::new(3);
     for key in 0..3 {
-        lru.entry(key, || key * 10, |_| false);
+        lru.entry(&key, || key * 10, |_| false);
     }
     assert_eq!(lru.get(&0).copied(), Some(0));
-    lru.entry(3, || 30, |_| false);
+    lru.entry(&3, || 30, |_| false);
     assert_eq!(lru.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [3, 0, 2]);
     assert_eq!((lru.peek(&1), lru.len()), (None, 3));
-    lru.entry(4, || 40, |value| *value == 20);
+    lru.entry(&4, || 40, |value| *value == 20);
     assert_eq!(lru.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [4, 3, 2], "2 is held, so 0 leaves");
-    lru.entry(5, || 50, |_| true);
+    lru.entry(&5, || 50, |_| true);
     assert_eq!(lru.peek(&2), None, "if all are held, the last leaves");
 }
