@@ -73,6 +73,20 @@ pub struct OrgSettings {
     pub self_service_keys: Option<SelfServiceKeys>,
     /// Which headers tell callers about limits.
     pub limit_headers: LimitHeaders,
+    /// Which skills the MCP server `gateway` serves.
+    pub skills_served: SkillsServed,
+    /// Tools for finding and loading skills, for MCP clients without the skills extension.
+    pub skills_as_tools: bool,
+}
+
+/// Which skills of the organization agents get over MCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillsServed {
+    /// Those whose current version the publish gate accepts.
+    #[default]
+    Passed,
+    All,
 }
 
 /// Which headers of answers tell callers about limits. `X-RateLimit-*` are always there.
@@ -138,6 +152,8 @@ impl Default for OrgSettings {
             affinity: Affinity::default(),
             self_service_keys: None,
             limit_headers: LimitHeaders::default(),
+            skills_served: SkillsServed::default(),
+            skills_as_tools: true,
         }
     }
 }

@@ -32,6 +32,16 @@ pub struct PromptName<'a> {
     pub slug: &'a str,
 }
 
+/// A prompt without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptHead {
+    pub id: PromptId,
+    pub namespace: String,
+    pub slug: String,
+    /// The latest.
+    pub version: i64,
+}
+
 /// Inserts a prompt with its first version. `Duplicate` when the name is in use.
 pub async fn insert(tx: &mut Tx, org: OrgId, prompt: &Prompt) -> Result<(), StoreError> {
     let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
@@ -126,6 +136,25 @@ pub async fn list(
     let rows = db.all(AssertSqlSafe(sql), args![org, namespace, page.before.clone(), page.fetch()]).await?;
     let prompts = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     Ok(page.cut(prompts, |prompt| prompt.id.to_string()))
+}
+
+/// The names of an organization's prompts in their order, at most `limit`.
+pub async fn list_heads(db: &Db, org: OrgId, limit: i64) -> Result<Vec<PromptHead>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT id, namespace, slug, version FROM prompts WHERE org_id = $1 ORDER BY namespace, slug LIMIT $2",
+            args![org, limit],
+        )
+        .await?;
+    let read = |row: &Row| {
+        Ok(PromptHead {
+            id: row.get("id")?,
+            namespace: row.get("namespace")?,
+            slug: row.get("slug")?,
+            version: row.get("version")?,
+        })
+    };
+    rows.iter().map(read).collect()
 }
 
 /// The versions of a prompt, newest first; the cursor is a number. Empty when the prompt does not exist.

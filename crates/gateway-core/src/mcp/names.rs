@@ -8,6 +8,8 @@ pub const RESERVED_SERVER: &str = "gateway";
 /// What models of OpenAI accept as the name of a function.
 const MAX_NAME: usize = 64;
 const KEPT: usize = 55;
+/// What the protocol recommends for names.
+const MAX_OWN_NAME: usize = 128;
 
 /// `{server}__{name}` in characters that models accept. A name that is too long, or that is not unique without it, ends
 /// in a hash of the original.
@@ -23,6 +25,17 @@ pub fn namespaced(server: &str, name: &str, is_taken: impl Fn(&str) -> bool) -> 
 fn hashed(server: &str, name: &str, whole: &str) -> String {
     let digest = Sha256::digest(format!("{server}__{name}"));
     let kept: String = whole.chars().take(KEPT).collect();
+    format!("{kept}_{}", hex::encode(&digest[..4]))
+}
+
+/// The name of a prompt on the built-in server: `{namespace}__{slug}`. If that is too long or taken, it ends in a hash.
+pub fn prompt_name(namespace: &str, slug: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let whole = format!("{namespace}__{slug}");
+    if whole.len() <= MAX_OWN_NAME && !is_taken(&whole) {
+        return whole;
+    }
+    let digest = Sha256::digest(format!("{namespace}/{slug}"));
+    let kept: String = whole.chars().take(MAX_OWN_NAME - 9).collect();
     format!("{kept}_{}", hex::encode(&digest[..4]))
 }
 
@@ -68,6 +81,15 @@ mod tests {
         assert_eq!(long.len(), 64);
         assert_ne!(long, namespaced("server", &"x".repeat(101), free));
         assert_eq!(namespaced("s", &"é".repeat(200), free).len(), 64);
+    }
+
+    #[test]
+    fn names_of_prompts_are_unique_too() {
+        assert_eq!(prompt_name("support", "hello.v2", |_| false), "support__hello.v2");
+        let (first, second) = (prompt_name("a", "b__c", |_| false), prompt_name("a__b", "c", |_| true));
+        assert_eq!(first, "a__b__c");
+        assert!(second.starts_with("a__b__c_") && second.len() == 16, "{second}");
+        assert_eq!(prompt_name(&"n".repeat(64), &"s".repeat(64), |_| false).len(), 128);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod meta {
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     pub const STALE: &str = "gateway/stale";
     pub const VERDICT: &str = "ai.gateway/verdict";
@@ -70,9 +71,7 @@ pub fn select(claims: HeaderClaims<'_>, method: &str, params: &Members) -> Resul
         }
         return match claims.protocol_version {
             None => Ok(Era::Legacy(WITHOUT_HEADER)),
-            Some(MODERN) => {
-                Err(mismatch("MCP-Protocol-Version", "the body's _meta names no protocol version"))
-            }
+            Some(MODERN) => Err(missing(meta::PROTOCOL_VERSION)),
             Some(version) => known(version).map(Era::Legacy).ok_or_else(|| unsupported(version)),
         };
     };
@@ -84,6 +83,10 @@ pub fn select(claims: HeaderClaims<'_>, method: &str, params: &Members) -> Resul
     }
     if in_meta != MODERN {
         return Err(unsupported(&in_meta));
+    }
+    let capabilities = params.members("_meta").and_then(|own| own.value(meta::CLIENT_CAPABILITIES));
+    if !capabilities.is_some_and(|capabilities| capabilities.is_object()) {
+        return Err(missing(meta::CLIENT_CAPABILITIES));
     }
     if claims.method != Some(method) {
         return Err(mismatch("Mcp-Method", "it must equal the method of the body"));
@@ -107,6 +110,11 @@ fn mismatch(header: &str, why: &str) -> RpcError {
     RpcError::new(codes::HEADER_MISMATCH, format!("Header mismatch: {header}: {why}"))
 }
 
+/// A request of 2026-07-28 without what each of them must carry.
+fn missing(member: &str) -> RpcError {
+    RpcError::invalid_params(format!("Invalid request: _meta must have `{member}`"))
+}
+
 fn unsupported(version: &str) -> RpcError {
     let requested: String = version.chars().take(64).collect();
     RpcError::new(codes::UNSUPPORTED_VERSION, "Unsupported protocol version")
@@ -122,7 +130,8 @@ mod tests {
     }
 
     fn modern(rest: &str) -> Members {
-        params(&format!(r#"{{"_meta":{{"{}":"{MODERN}"}}{rest}}}"#, meta::PROTOCOL_VERSION))
+        let (version, capabilities) = (meta::PROTOCOL_VERSION, meta::CLIENT_CAPABILITIES);
+        params(&format!(r#"{{"_meta":{{"{version}":"{MODERN}","{capabilities}":{{}}}}{rest}}}"#))
     }
 
     fn claims<'a>(
@@ -145,9 +154,11 @@ mod tests {
         let unknown = select(Some("2024-01-01"), &empty).unwrap_err();
         assert_eq!(unknown.code, codes::UNSUPPORTED_VERSION);
         assert_eq!(unknown.data.unwrap()["supported"], json!(REVISIONS));
-        for (version, params) in
-            [(Some(MODERN), &empty), (None, &modern("")), (Some("2025-11-25"), &modern(""))]
-        {
+        let no_capabilities = params(&format!(r#"{{"_meta":{{"{}":"{MODERN}"}}}}"#, meta::PROTOCOL_VERSION));
+        for params in [&empty, &no_capabilities] {
+            assert_eq!(select(Some(MODERN), params).unwrap_err().code, codes::INVALID_PARAMS);
+        }
+        for (version, params) in [(None, &modern("")), (Some("2025-11-25"), &modern(""))] {
             assert_eq!(select(version, params).unwrap_err().code, codes::HEADER_MISMATCH, "{version:?}");
         }
         let old = params(&format!(r#"{{"_meta":{{"{}":"2025-11-25"}}}}"#, meta::PROTOCOL_VERSION));

@@ -101,7 +101,23 @@ pub fn scoped_result(server: &str, result: &RawValue) -> Box<RawValue> {
             members.set(list, &scoped);
         }
     }
+    if let Some(skill) = members.members("skill") {
+        members.set("skill", &scoped_skill(server, skill));
+    }
     raw(&members)
+}
+
+/// The entry of a skill with URIs as they are in the list of all servers.
+#[must_use]
+pub fn scoped_skill(server: &str, skill: Members) -> Members {
+    let mut skill = scoped_item(server, skill);
+    let resources =
+        skill.get("resources").and_then(|files| serde_json::from_str::<Vec<Members>>(files.get()).ok());
+    if let Some(resources) = resources {
+        let scoped: Vec<Members> = resources.into_iter().map(|file| scoped_item(server, file)).collect();
+        skill.set("resources", &scoped);
+    }
+    skill
 }
 
 fn scoped_item(server: &str, mut item: Members) -> Members {
@@ -173,5 +189,14 @@ mod tests {
         assert_eq!(value["content"][0]["uri"], "s+file:///a");
         assert_eq!(value["content"][1]["resource"]["uri"], "ui://s/x");
         assert_eq!(value["content"][2]["text"], "t");
+        let skill =
+            r#"{"skill":{"uri":"skill://a/SKILL.md","resources":[{"uri":"skill://a/SKILL.md","size":1}]}}"#;
+        let scoped = scoped_result("s", &RawValue::from_string(skill.into()).unwrap());
+        let value: Value = serde_json::from_str(scoped.get()).unwrap();
+        assert_eq!(value["skill"]["uri"], "skill://s/a/SKILL.md");
+        assert_eq!(value["skill"]["resources"][0]["uri"], "skill://s/a/SKILL.md");
+        let dynamic = r#"{"skill":{"uri":"skill://a/SKILL.md","resources":"dynamic"}}"#;
+        let scoped = scoped_result("s", &RawValue::from_string(dynamic.into()).unwrap());
+        assert!(scoped.get().contains(r#""resources":"dynamic""#));
     }
 }

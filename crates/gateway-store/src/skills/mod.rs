@@ -5,6 +5,7 @@ mod evaluations;
 mod files;
 pub mod install_links;
 pub mod install_trees;
+mod served;
 mod shelf;
 mod vectors;
 mod versions;
@@ -14,6 +15,7 @@ pub use files::{
     Candidate, copy_blobs, find_blob, insert_blob, passed_versions, published_versions, set_scan,
     stored_bytes,
 };
+pub use served::{CurrentVersion, ShelfHit, current_versions, find_hit_on_shelf, search_shelf};
 pub use shelf::{ShelfEntry, ShelfFilter, ShelfSort, find_on_shelf, list_shelf, record_adoption};
 pub use vectors::{
     SkillVector, UnembeddedSkill, VectorSpace, delete_other_vectors, insert_vector, shelf_missing_vectors,

@@ -1,6 +1,5 @@
 //! The MCP endpoints: all servers that the caller may use, or one of them.
 
-use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request, State};
@@ -26,10 +25,10 @@ pub fn area() -> Area {
             post_all,
             "Send a message to all MCP servers that the key may use, with names of all in one list",
         )
-        .get("/mcp", get_all, "Answers 405: there are no messages outside of requests")
+        .get("/mcp", get_all, "Follow changes of lists as server-sent events (revisions before 2026-07-28)")
         .delete("/mcp", delete_all, "End a session (revisions before 2026-07-28)")
         .post("/mcp/{server}", post_one, "Send a message to one MCP server, with its own names")
-        .get("/mcp/{server}", get_one, "Answers 405: there are no messages outside of requests")
+        .get("/mcp/{server}", get_one, "Follow changes of lists of one server (revisions before 2026-07-28)")
         .delete("/mcp/{server}", delete_one, "End a session with one server (revisions before 2026-07-28)")
         .at_root()
 }
@@ -95,16 +94,16 @@ async fn post_one(
     app.mcp.post(request(caller, Target::Server(name), body)).await.map(McpResponse)
 }
 
-fn get_all(State(app): AppState, caller: McpCaller) -> Ready<ApiResult<McpResponse>> {
-    ready(app.mcp.get(request(caller, Target::All, Bytes::new())).map(McpResponse))
+async fn get_all(State(app): AppState, caller: McpCaller) -> ApiResult<McpResponse> {
+    app.mcp.get(request(caller, Target::All, Bytes::new())).await.map(McpResponse)
 }
 
-fn get_one(
+async fn get_one(
     State(app): AppState,
     caller: McpCaller,
     PathParam(ServerName(name)): PathParam<ServerName>,
-) -> Ready<ApiResult<McpResponse>> {
-    ready(app.mcp.get(request(caller, Target::Server(name), Bytes::new())).map(McpResponse))
+) -> ApiResult<McpResponse> {
+    app.mcp.get(request(caller, Target::Server(name), Bytes::new())).await.map(McpResponse)
 }
 
 async fn delete_all(State(app): AppState, caller: McpCaller) -> ApiResult<McpResponse> {

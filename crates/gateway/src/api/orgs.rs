@@ -3,7 +3,7 @@
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{
-    Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, check_name, check_slug,
+    Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, SkillsServed, check_name, check_slug,
 };
 use gateway_core::audit::Chain;
 use gateway_core::budget::limit_units;
@@ -151,6 +151,8 @@ struct SettingsChange {
     #[serde(default, deserialize_with = "double_option")]
     self_service_keys: Option<Option<SelfServiceKeys>>,
     limit_headers: Option<LimitHeaders>,
+    skills_served: Option<SkillsServed>,
+    skills_as_tools: Option<bool>,
 }
 
 async fn update(
@@ -250,6 +252,8 @@ fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange)
     }
     settings.limit_headers = change.limit_headers.unwrap_or(settings.limit_headers);
     settings.affinity = change.affinity.unwrap_or(settings.affinity);
+    settings.skills_served = change.skills_served.unwrap_or(settings.skills_served);
+    settings.skills_as_tools = change.skills_as_tools.unwrap_or(settings.skills_as_tools);
     if let Some(bounds) = &change.self_service_keys {
         check_self_service_keys(bounds.as_ref())?;
         settings.self_service_keys.clone_from(bounds);

@@ -5,7 +5,7 @@ mod files;
 mod model;
 mod nearest;
 
-pub use files::scan_version;
+pub use files::{is_safe, scan_version};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,7 @@ use self::files::FileFindings;
 use super::{Job, JobContext, JobError, JobResult, JobServices, Queued, enqueue_within};
 use crate::auth::Identity;
 use crate::compute::{Cancellation, WaitLimits};
+use crate::services::Services;
 
 /// How often the scheduler looks for versions without a verdict.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -76,13 +77,19 @@ pub async fn dispatch_on_request(
 }
 
 /// The rubric of an organization that has not configured one.
-pub fn default_rubric(job_services: &JobServices) -> Rubric {
-    let defaults = &job_services.services.config.judge;
+pub fn default_rubric(services: &Services) -> Rubric {
+    let defaults = &services.config.judge;
     Rubric::seeded(
         (&defaults.judge_provider, &defaults.judge_model),
         (&defaults.embed_provider, &defaults.embed_model),
         defaults.embed_dims.into(),
     )
+}
+
+/// The rubric of an organization.
+pub async fn rubric_of(services: &Services, org: OrgId) -> Result<Rubric, StoreError> {
+    let stored = rubrics::find(&services.db, org).await?;
+    Ok(stored.map_or_else(|| default_rubric(services), |stored| stored.rubric))
 }
 
 /// Locks the organization's rubric until the transaction ends. Creates it if it does not exist.
@@ -95,7 +102,7 @@ pub async fn lock_rubric(
         tx,
         org,
         job_services.services.ids.new_id(),
-        &default_rubric(job_services),
+        &default_rubric(&job_services.services),
         job_services.services.clock.now(),
     )
     .await

@@ -13,6 +13,7 @@ use gateway_core::mcp::{
     ClientFacts, Members, RequestId, RpcError, codes, is_input_required, raw, refused_input, response_text,
     result_for, scoped_result,
 };
+use gateway_store::fair_slots::Slot;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -27,6 +28,7 @@ use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, notification_
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
 use exchange::Sent;
+pub use resolve::check_arguments;
 pub use running::Running;
 
 /// Messages that wait for a slow caller before the server is read no further.
@@ -64,19 +66,19 @@ impl Mcp {
         params: Members,
     ) -> ApiResult<Response> {
         let era = context.era;
+        let asked = params.text("name").or_else(|| params.text("uri"));
         let resolved = self.resolve(&context, method, params).await;
         let mut call = match resolved {
             Ok(resolved) => resolved.into_call(self, context, id.clone(), method),
-            Err(outcome) => return Ok(json(Some(&id), era, &outcome)),
+            Err(outcome) => {
+                self.record_refused(&context, method, asked.as_deref(), &outcome).await?;
+                return Ok(json(Some(&id), era, &outcome));
+            }
         };
-        let org = call.context.identity.org.id;
-        let slot = self.calls.acquire(org, Some(SLOT_WAIT)).await;
-        let overloaded = |_| {
-            Problem::overloaded("too many MCP calls of this organization are in progress; try again shortly")
-        };
-        let slot = slot.map_err(overloaded)?;
+        let slot = self.call_slot(&call.context).await?;
         let Call { server, name, params, .. } = &call;
-        let subject = Subject { server: Some(&**server), method, name: name.as_deref(), params };
+        let price = name.as_ref().filter(|_| method == "tools/call").and_then(|name| server.price(name));
+        let subject = Subject { server: &server.name, price, method, name: name.as_deref(), params };
         call.record = Record::open(self, &call.context, subject).await?;
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         self.services.tasks.spawn(async move {
@@ -84,6 +86,35 @@ impl Mcp {
             drop(slot);
         });
         Ok(of_call(id, era, receiver).await)
+    }
+
+    /// One of the calls that an organization may have at the same time.
+    pub(super) async fn call_slot(&self, context: &Context) -> ApiResult<Slot> {
+        let slot = self.calls.acquire(context.identity.org.id, Some(SLOT_WAIT)).await;
+        slot.map_err(|_| {
+            Problem::overloaded("too many MCP calls of this organization are in progress; try again shortly")
+        })
+    }
+
+    /// The row of a call that reached no server: what it names does not exist for the caller, or the server is down.
+    async fn record_refused(
+        self: &Arc<Self>,
+        context: &Context,
+        method: &str,
+        asked: Option<&str>,
+        outcome: &Outcome,
+    ) -> ApiResult<()> {
+        let server = asked.and_then(|asked| Self::server_named(context, method, asked));
+        let server = server.map(|server| server.name.to_string()).unwrap_or_default();
+        let mut params = Members::default();
+        if let Some(asked) = asked {
+            params.set(if matches!(method, "tools/call" | "prompts/get") { "name" } else { "uri" }, &asked);
+        }
+        let subject = Subject { server: &server, price: None, method, name: asked, params: &params };
+        if let Some(mut record) = Record::open(self, context, subject).await? {
+            record.close(outcome);
+        }
+        Ok(())
     }
 
     /// Cancels a call that the caller names: one that runs on this node, or else by the sessions with its servers.

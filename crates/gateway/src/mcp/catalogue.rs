@@ -1,15 +1,15 @@
 //! What a server offers: its revision, its capabilities and its lists, as it told them when it was last asked.
 
-use std::collections::HashSet;
+mod entries;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::mcp::{
-    ClientFacts, Finding, Incoming, LATEST_LEGACY, MODERN, Members, REVISIONS, RequestId, RpcError, codes,
-    findings, for_modern_server, namespaced, tool_hash,
+    ClientFacts, Incoming, LATEST_LEGACY, MODERN, Members, REVISIONS, RequestId, RpcError, SKILLS_EXTENSION,
+    codes, for_modern_server, has_skills, meta,
 };
-use gateway_core::memory::tree_bytes;
 use http::HeaderValue;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use super::session::{UpstreamSession, client_info, initialize};
 use super::upstream::{Failure, FailureKind, METHOD, Peer, ProtocolHeaders, request_text};
 use crate::memory::Reservation;
-use crate::services::Services;
+use entries::{Compiled, compile};
+pub use entries::{Listed, Tool};
 
 const MAX_PAGES: usize = 50;
 const MAX_ENTRIES: usize = 1_000;
 /// Of all lists of a server together.
 const MAX_BYTES: usize = 4 << 20;
-const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(86_400);
@@ -37,28 +37,6 @@ pub struct Eras {
     pub legacy: Option<(String, bool)>,
 }
 
-/// A tool as its server lists it.
-pub struct Tool {
-    pub name: String,
-    /// Its name in the list of all servers.
-    pub exposed: String,
-    pub members: Members,
-    pub is_read_only: bool,
-    pub hash: String,
-    pub findings: Vec<Finding>,
-    /// Arguments that are repeated in headers: the argument and the header.
-    pub argument_headers: Vec<(String, String)>,
-}
-
-/// A prompt, a resource or a template of resources.
-pub struct Listed {
-    /// The name or URI.
-    pub name: String,
-    /// Its name in the list of all servers.
-    pub exposed: String,
-    pub members: Members,
-}
-
 pub struct Catalogue {
     pub eras: Eras,
     pub server_info: Value,
@@ -68,10 +46,10 @@ pub struct Catalogue {
     pub prompts: Vec<Listed>,
     pub resources: Vec<Listed>,
     pub templates: Vec<Listed>,
+    /// Of the skills extension.
+    pub skills: Vec<Listed>,
     /// How long the lists are current.
     pub ttl: Duration,
-    /// The lists depend on the caller.
-    pub is_private: bool,
     _memory: Reservation,
 }
 
@@ -107,9 +85,9 @@ struct Lists {
     prompts: Vec<Box<RawValue>>,
     resources: Vec<Box<RawValue>>,
     templates: Vec<Box<RawValue>>,
+    skills: Vec<Box<RawValue>>,
     bytes: usize,
     ttl: Option<Duration>,
-    is_private: bool,
 }
 
 /// Asks a server for everything. `known` are its revisions, if they are known already.
@@ -132,23 +110,29 @@ pub async fn fetch(
     }
     read?;
     let memory = peer.memory.reserve(lists.bytes * 2)?;
-    let (ttl, is_private) = (lists.ttl.unwrap_or(DEFAULT_TTL), lists.is_private);
+    let ttl = lists.ttl.unwrap_or(DEFAULT_TTL);
     let server = Arc::clone(&peer.server.name);
     let compiled = compile(peer.services, org, server, lists).await?;
-    let Compiled { tools, prompts, resources, templates } = compiled;
+    let Compiled { tools, prompts, resources, templates, skills } = compiled;
     Ok(Catalogue {
         eras,
-        server_info: about.value("serverInfo").unwrap_or_else(|| json!({})),
+        server_info: server_info(&about),
         capabilities,
         instructions: about.text("instructions"),
         tools,
         prompts,
         resources,
         templates,
+        skills,
         ttl,
-        is_private,
         _memory: memory,
     })
+}
+
+/// Older revisions have it in the result, 2026-07-28 in its `_meta`.
+fn server_info(about: &Members) -> Value {
+    let in_meta = || about.members("_meta").and_then(|own| own.value(meta::SERVER_INFO));
+    about.value("serverInfo").or_else(in_meta).unwrap_or_else(|| json!({}))
 }
 
 /// Finds out which revisions the server speaks, and what it says about itself.
@@ -172,12 +156,10 @@ async fn greet(
                 let versions: Vec<String> = versions.unwrap_or_else(|| vec![MODERN.to_owned()]);
                 let has = |revision: &str| versions.iter().any(|version| version == revision);
                 if has(MODERN) {
-                    let legacy = REVISIONS.into_iter().skip(1).find(|revision| has(revision));
-                    let legacy = match legacy {
-                        Some(version) => {
-                            Some((version.to_owned(), is_stateful(peer, &nobody, timeout).await))
-                        }
-                        None => None,
+                    // A server may serve both eras and name only the newer one here.
+                    let legacy = match known {
+                        Some(eras) => eras.legacy,
+                        None => legacy_of(peer, &nobody, timeout).await,
                     };
                     return Ok((Voice::Modern, Eras { is_modern: true, legacy }, about));
                 }
@@ -193,13 +175,14 @@ async fn greet(
     Ok((Voice::Legacy(session), Eras { is_modern: false, legacy }, initialized.result))
 }
 
-/// Whether a server of both eras assigns sessions to clients of the older one.
-async fn is_stateful(peer: &Peer<'_>, client: &ClientFacts, timeout: Duration) -> bool {
-    let Ok(initialized) = initialize(peer, client, timeout).await else { return false };
-    if initialized.session.id.is_some() {
-        peer.end_session(&initialized.session.headers(), timeout).await;
+/// The older revision that a server speaks too, and whether it assigns sessions in it.
+async fn legacy_of(peer: &Peer<'_>, client: &ClientFacts, timeout: Duration) -> Option<(String, bool)> {
+    let session = initialize(peer, client, timeout).await.ok()?.session;
+    let is_stateful = session.id.is_some();
+    if is_stateful {
+        peer.end_session(&session.headers(), timeout).await;
     }
-    initialized.session.id.is_some()
+    REVISIONS.contains(&session.version.as_str()).then_some((session.version, is_stateful))
 }
 
 async fn ask(
@@ -255,13 +238,19 @@ async fn read_lists(
         ("prompts", "prompts/list", "prompts"),
         ("resources", "resources/list", "resources"),
         ("resources", "resources/templates/list", "resourceTemplates"),
+        (SKILLS_EXTENSION, "skills/list", "skills"),
     ] {
-        if capabilities.get(capability).is_some() {
+        let is_offered = match capability {
+            SKILLS_EXTENSION => has_skills(capabilities),
+            other => capabilities.get(other).is_some(),
+        };
+        if is_offered {
             let entries = read_list(peer, voice, (method, member), lists).await?;
             match member {
                 "tools" => lists.tools = entries,
                 "prompts" => lists.prompts = entries,
                 "resources" => lists.resources = entries,
+                "skills" => lists.skills = entries,
                 _ => lists.templates = entries,
             }
         }
@@ -294,7 +283,6 @@ async fn read_list(
             let ttl = Duration::from_millis(ttl).clamp(MIN_TTL, MAX_TTL);
             lists.ttl = Some(lists.ttl.map_or(ttl, |known| known.min(ttl)));
         }
-        lists.is_private |= page.text("cacheScope").as_deref() == Some("private");
         let of_page =
             page.get(member).and_then(|raw| serde_json::from_str::<Vec<Box<RawValue>>>(raw.get()).ok());
         for entry in of_page.unwrap_or_default() {
@@ -313,85 +301,4 @@ async fn read_list(
         }
     }
     Ok(entries)
-}
-
-struct Compiled {
-    tools: Vec<Tool>,
-    prompts: Vec<Listed>,
-    resources: Vec<Listed>,
-    templates: Vec<Listed>,
-}
-
-/// Takes the lists apart, where computation that tenants cause belongs.
-async fn compile(
-    services: &Services,
-    org: OrgId,
-    server: Arc<str>,
-    lists: Lists,
-) -> Result<Compiled, Failure> {
-    let overloaded =
-        |_| Failure::new(FailureKind::Overloaded, "the lists of the server could not be read in time");
-    let bytes = lists.tools.iter().map(|tool| tree_bytes(tool.get().as_bytes())).sum();
-    let work = move || Compiled {
-        tools: tools(&server, &lists.tools),
-        prompts: listed(&lists.prompts, "name", &server),
-        resources: listed(&lists.resources, "uri", &server),
-        templates: listed(&lists.templates, "uriTemplate", &server),
-    };
-    services.compute.run_for_body(org, bytes, SCAN_TIMEOUT, work).await.map_err(overloaded)
-}
-
-fn tools(server: &str, entries: &[Box<RawValue>]) -> Vec<Tool> {
-    let mut taken = HashSet::new();
-    let mut tools: Vec<Tool> = entries.iter().filter_map(|entry| tool(entry)).collect();
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    tools.dedup_by(|a, b| a.name == b.name);
-    for tool in &mut tools {
-        tool.exposed = namespaced(server, &tool.name, |name| taken.contains(name));
-        taken.insert(tool.exposed.clone());
-    }
-    tools
-}
-
-fn tool(entry: &RawValue) -> Option<Tool> {
-    let members = Members::from_raw(entry)?;
-    let name = members.text("name").filter(|name| (1..=256).contains(&name.len()))?;
-    let value: Value = serde_json::from_str(entry.get()).ok()?;
-    let is_read_only = value.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
-    let properties = value.pointer("/inputSchema/properties").and_then(Value::as_object);
-    let headers = properties.into_iter().flatten().filter_map(|(argument, schema)| {
-        let header = schema.get("x-mcp-header")?.as_str()?;
-        Some((argument.clone(), format!("mcp-param-{}", header.to_ascii_lowercase())))
-    });
-    Some(Tool {
-        argument_headers: headers.take(16).collect(),
-        hash: tool_hash(&value),
-        findings: findings(&value),
-        exposed: String::new(),
-        name,
-        members,
-        is_read_only,
-    })
-}
-
-fn listed(entries: &[Box<RawValue>], member: &str, server: &str) -> Vec<Listed> {
-    let mut taken = HashSet::new();
-    let mut listed: Vec<Listed> = entries
-        .iter()
-        .filter_map(|entry| {
-            let members = Members::from_raw(entry)?;
-            let name = members.text(member)?;
-            Some(Listed { exposed: String::new(), name, members })
-        })
-        .collect();
-    listed.sort_by(|a, b| a.name.cmp(&b.name));
-    for one in &mut listed {
-        one.exposed = if member == "name" {
-            namespaced(server, &one.name, |name| taken.contains(name))
-        } else {
-            gateway_core::mcp::namespaced_uri(server, &one.name)
-        };
-        taken.insert(one.exposed.clone());
-    }
-    listed
 }

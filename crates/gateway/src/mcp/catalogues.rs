@@ -164,6 +164,16 @@ impl Mcp {
         entry.lock().lookup(self.services.clock.now())
     }
 
+    /// The lists of a server that are in memory. They are read again beside it if it is time to.
+    pub(super) fn glance(self: &Arc<Self>, asking: &Asking) -> Option<Arc<Catalogue>> {
+        let entry = self.entry(asking)?;
+        let now = self.services.clock.now();
+        if !entry.lock().is_fresh(now) {
+            self.start_refresh(&entry, asking);
+        }
+        entry.lock().lookup(now).catalogue
+    }
+
     /// Asks the server now, and waits for its answer.
     pub async fn refresh(self: &Arc<Self>, asking: &Asking) -> Lookup {
         let Some(entry) = self.entry(asking) else {

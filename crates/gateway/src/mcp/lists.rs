@@ -4,19 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use gateway_core::mcp::{Cursor, Members, REVISIONS, RpcError, meta, page, raw};
+use gateway_core::mcp::{
+    Cursor, Members, RESERVED_SERVER, REVISIONS, RpcError, SKILLS_EXTENSION, has_skills, meta, page, raw,
+    scoped_skill,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Mcp;
 use super::access::{sees_tool, sees_whole_server};
-use super::catalogue::Catalogue;
+use super::builtin::serves_skills;
+use super::catalogue::{Catalogue, Listed};
 use super::catalogues::Lookup;
 use super::serve::Context;
 use crate::mcp_servers::Server;
 
 /// How long callers may keep lists, in milliseconds.
-const TTL_MS: u64 = 60_000;
+pub const TTL_MS: u64 = 60_000;
 
 /// What a list has of each server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,7 @@ pub enum List {
     Prompts,
     Resources,
     Templates,
+    Skills,
 }
 
 impl List {
@@ -34,6 +39,7 @@ impl List {
             "prompts/list" => Some(Self::Prompts),
             "resources/list" => Some(Self::Resources),
             "resources/templates/list" => Some(Self::Templates),
+            "skills/list" => Some(Self::Skills),
             _ => None,
         }
     }
@@ -44,13 +50,14 @@ impl List {
             Self::Prompts => "prompts",
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
+            Self::Skills => "skills",
         }
     }
 
     fn name_member(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
+            Self::Resources | Self::Skills => "uri",
             Self::Templates => "uriTemplate",
         }
     }
@@ -77,15 +84,30 @@ impl Mcp {
             Some(text) => Cursor::parse(&text).ok_or_else(|| RpcError::invalid_params("Invalid cursor"))?,
         };
         let mut stale = Vec::new();
-        let mut entries: Vec<Members> = Vec::new();
-        for (server, lookup) in self.look_up_all(context).await {
+        let mut groups: Vec<(String, Vec<Members>)> = Vec::new();
+        let lookups = self.look_up_all(context).await;
+        if list == List::Skills && !has_skills_of(context, &lookups) {
+            return Err(RpcError::method_not_found("skills/list"));
+        }
+        for (server, lookup) in lookups {
             if lookup.is_stale {
                 stale.push(server.name.to_string());
             }
             if let Some(catalogue) = lookup.catalogue {
-                entries.extend(entries_of(context, &server, &catalogue, list));
+                groups.push((server.name.to_string(), entries_of(context, &server, &catalogue, list)));
             }
         }
+        if context.has_builtin {
+            match self.builtin_entries(context, list).await {
+                Ok(entries) => groups.push((RESERVED_SERVER.to_owned(), scoped(context, list, entries))),
+                Err(problem) => {
+                    tracing::warn!(error = %problem.message, "the built-in MCP server cannot be listed");
+                    stale.push(RESERVED_SERVER.to_owned());
+                }
+            }
+        }
+        groups.sort_by(|a, b| a.0.cmp(&b.0));
+        let entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
         let (entries, next) = page(entries, from);
         let mut result = Members::default();
         result.set(list.member(), &entries);
@@ -123,7 +145,10 @@ impl Mcp {
                 Some(format!("{}: {text}", server.name))
             });
             let text = texts.collect::<Vec<_>>().join("\n\n");
-            let all = json!({"tools": {}, "prompts": {}, "resources": {}});
+            let mut all = json!({"tools": listed(), "prompts": listed(), "resources": listed()});
+            if has_skills_of(context, lookups) {
+                all["extensions"] = skills_extension();
+            }
             (own(), all, Some(text).filter(|text| !text.is_empty()))
         };
         about.insert("serverInfo", info);
@@ -136,6 +161,8 @@ impl Mcp {
 
     pub(super) async fn discover(self: &Arc<Self>, context: &Context) -> Box<RawValue> {
         let mut about = Self::about(context, &self.look_up_all(context).await);
+        let info = about.get("serverInfo").cloned().unwrap_or_default();
+        about.insert("_meta", json!({meta::SERVER_INFO: info}));
         about.insert("supportedVersions", json!(REVISIONS));
         about.insert("ttlMs", TTL_MS.into());
         about.insert("cacheScope", "private".into());
@@ -148,7 +175,7 @@ fn capabilities_of(catalogue: &Catalogue) -> Value {
     let mut passed = serde_json::Map::new();
     for name in ["tools", "prompts", "resources"] {
         if catalogue.has(name) {
-            passed.insert(name.to_owned(), json!({}));
+            passed.insert(name.to_owned(), listed());
         }
     }
     for name in ["completions", "logging"] {
@@ -156,11 +183,43 @@ fn capabilities_of(catalogue: &Catalogue) -> Value {
             passed.insert(name.to_owned(), capability.clone());
         }
     }
+    if has_skills(&catalogue.capabilities) {
+        passed.insert("extensions".to_owned(), skills_extension());
+    }
     Value::Object(passed)
 }
 
+/// Callers can be told of changes.
+fn listed() -> Value {
+    json!({"listChanged": true})
+}
+
+/// Directories cannot be read through the gateway.
+fn skills_extension() -> Value {
+    json!({SKILLS_EXTENSION: {"directoryRead": false}})
+}
+
+/// Whether a server that the caller sees here has skills.
+fn has_skills_of(context: &Context, lookups: &[(Arc<Server>, Lookup)]) -> bool {
+    let is_one = |lookup: &Lookup| lookup.catalogue.as_ref().is_some_and(|it| has_skills(&it.capabilities));
+    serves_skills(context) || lookups.iter().any(|(_, lookup)| is_one(lookup))
+}
+
+/// Entries of the built-in server whose URIs are those of the endpoint. Their names already are.
+fn scoped(context: &Context, list: List, entries: Vec<Members>) -> Vec<Members> {
+    if context.is_single || !matches!(list, List::Resources | List::Skills) {
+        return entries;
+    }
+    entries.into_iter().map(|entry| scoped_skill(RESERVED_SERVER, entry)).collect()
+}
+
 /// What a list shows of a server.
-fn entries_of(context: &Context, server: &Server, catalogue: &Catalogue, list: List) -> Vec<Members> {
+pub(super) fn entries_of(
+    context: &Context,
+    server: &Server,
+    catalogue: &Catalogue,
+    list: List,
+) -> Vec<Members> {
     let named = |members: &Members, exposed: &str| {
         let mut members = members.clone();
         if !context.is_single {
@@ -176,9 +235,12 @@ fn entries_of(context: &Context, server: &Server, catalogue: &Catalogue, list: L
         List::Prompts => &catalogue.prompts,
         List::Resources => &catalogue.resources,
         List::Templates => &catalogue.templates,
+        List::Skills => &catalogue.skills,
     };
     if !sees_whole_server(&context.identity, &server.name) {
         return Vec::new();
     }
-    others.iter().map(|one| named(&one.members, &one.exposed)).collect()
+    let skill = |one: &Listed| scoped_skill(&server.name, one.members.clone());
+    let is_scoped = list == List::Skills && !context.is_single;
+    others.iter().map(|one| if is_scoped { skill(one) } else { named(&one.members, &one.exposed) }).collect()
 }

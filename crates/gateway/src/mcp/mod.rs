@@ -3,10 +3,12 @@
 //! memory, so that a server that is slow or down delays nobody.
 
 mod access;
+mod builtin;
 mod call;
 mod catalogue;
 mod catalogues;
 mod credentials;
+mod listen;
 mod lists;
 mod record;
 mod reply;
@@ -24,6 +26,7 @@ use crate::outbound::clients::Clients;
 use crate::proxy::state::ProxyState;
 use crate::services::Services;
 use crate::vault::DailyVault;
+use builtin::CachedManifest;
 use catalogues::Entry;
 use credentials::Token;
 use session::KeptSession;
@@ -39,8 +42,13 @@ const CATALOGUES: LruLimits = LruLimits { all: 20_000, per_org: 2_000 };
 const TOKENS: LruLimits = LruLimits { all: 20_000, per_org: 400 };
 const KEPT_SESSIONS: LruLimits = LruLimits { all: 100_000, per_org: 5_000 };
 const ENDED_SESSIONS: LruLimits = LruLimits { all: 100_000, per_org: 5_000 };
+/// Of the built-in server: variables of prompts, and what is known of versions of skills.
+const PROMPT_VARIABLES: LruLimits = LruLimits { all: 20_000, per_org: 2_000 };
+const SKILL_MANIFESTS: LruLimits = LruLimits { all: 10_000, per_org: 1_000 };
 /// Calls that run at the same time.
 const CALLS: SlotLimits = SlotLimits { slots: 4_000, per_org: 200, waiting_per_org: 200 };
+/// Streams of list changes.
+const STREAMS: SlotLimits = SlotLimits { slots: 10_000, per_org: 200, waiting_per_org: 0 };
 
 pub struct Mcp {
     services: Arc<Services>,
@@ -51,7 +59,10 @@ pub struct Mcp {
     tokens: Mutex<OrgLru<Arc<Token>>>,
     kept_sessions: Mutex<OrgLru<Arc<KeptSession>>>,
     ended_sessions: Mutex<OrgLru<()>>,
+    prompt_variables: Mutex<OrgLru<Arc<[String]>>>,
+    skill_manifests: Mutex<OrgLru<Arc<CachedManifest>>>,
     calls: Arc<FairSlots>,
+    streams: Arc<FairSlots>,
     running: call::Running,
 }
 
@@ -67,7 +78,10 @@ impl Mcp {
             tokens: Mutex::new(OrgLru::new(TOKENS)),
             kept_sessions: Mutex::new(OrgLru::new(KEPT_SESSIONS)),
             ended_sessions: Mutex::new(OrgLru::new(ENDED_SESSIONS)),
+            prompt_variables: Mutex::new(OrgLru::new(PROMPT_VARIABLES)),
+            skill_manifests: Mutex::new(OrgLru::new(SKILL_MANIFESTS)),
             calls: FairSlots::new(CALLS),
+            streams: FairSlots::new(STREAMS),
             running: call::Running::default(),
         })
     }
@@ -86,6 +100,14 @@ impl Mcp {
 
     fn kept_sessions(&self) -> MutexGuard<'_, OrgLru<Arc<KeptSession>>> {
         self.kept_sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prompt_variables(&self) -> MutexGuard<'_, OrgLru<Arc<[String]>>> {
+        self.prompt_variables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn skill_manifests(&self) -> MutexGuard<'_, OrgLru<Arc<CachedManifest>>> {
+        self.skill_manifests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ended_sessions(&self) -> MutexGuard<'_, OrgLru<()>> {

@@ -18,7 +18,6 @@ use super::reply::Outcome;
 use super::serve::Context;
 use crate::auth::{Identity, Principal};
 use crate::budgets::{Reservation as BudgetReservation, charge_of};
-use crate::mcp_servers::Server;
 use crate::memory::Reservation;
 use crate::problem::ApiResult;
 use crate::proxy::budget::refused;
@@ -42,8 +41,10 @@ pub struct Record {
 
 /// What a call is about.
 pub struct Subject<'a> {
-    /// `None` for the built-in server.
-    pub server: Option<&'a Server>,
+    /// The server. Empty if the request names none that there is.
+    pub server: &'a str,
+    /// What the call costs if it is answered.
+    pub price: Option<Decimal>,
     pub method: &'a str,
     pub name: Option<&'a str>,
     pub params: &'a Members,
@@ -52,13 +53,12 @@ pub struct Subject<'a> {
 impl Record {
     /// Holds what the call may cost. `None` if such requests are not recorded.
     pub async fn open(mcp: &Arc<Mcp>, context: &Context, subject: Subject<'_>) -> ApiResult<Option<Self>> {
-        let Subject { server, method, name, params } = subject;
+        let Subject { server, price, method, name, params } = subject;
         if !RECORDED.contains(&method) {
             return Ok(None);
         }
         let services = &mcp.services;
         let identity = context.identity.clone();
-        let price = server.filter(|_| method == "tools/call").and_then(|server| server.price(name?));
         let created_at = services.clock.now();
         let user = end_user(context);
         let budget = match (&identity.org.budgets, price) {
@@ -81,7 +81,7 @@ impl Record {
             request,
             request_stored,
             user,
-            provider: format!("mcp:{}", server.map_or("gateway", |server| &*server.name)),
+            provider: if server.is_empty() { "mcp".into() } else { format!("mcp:{server}") },
             operation: Some(method.to_owned()),
             tool: name.map(|name| name.chars().take(MAX_NAME_CHARS).collect()),
             ..empty_row(services.ids.next_log_id(created_at), created_at, context)

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::upstream::{Failure, FailureKind, SESSION_ID};
+use crate::problem::Problem;
 
 /// How a request ended.
 pub struct Outcome {
@@ -41,6 +42,11 @@ impl Outcome {
         Self { result: Err(error), status, is_for_all: status == StatusCode::BAD_REQUEST, code: None }
     }
 
+    /// The request itself is wrong, in every revision.
+    pub fn bad_request(error: RpcError) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, is_for_all: true, ..Self::error(error) }
+    }
+
     /// The server gave no usable answer.
     pub fn failed(server: &str, failure: &Failure) -> Self {
         let status = match failure.kind {
@@ -58,6 +64,12 @@ impl Outcome {
             _ => "provider_error",
         };
         Self { result: Err(RpcError::internal(message)), status, is_for_all, code: Some(code) }
+    }
+
+    /// The service itself could not answer.
+    pub fn problem(problem: &Problem) -> Self {
+        let result = Err(RpcError::internal(problem.message.to_string()));
+        Self { result, status: problem.status, is_for_all: false, code: Some(problem.code) }
     }
 
     /// The caller has to sign in at the server first.

@@ -8,14 +8,16 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use gateway_core::mcp::{
-    ClientFacts, Era, HeaderClaims, Incoming, Members, RequestId, RpcError, codes, parse, raw, select,
+    ClientFacts, Era, HeaderClaims, Incoming, MODERN, Members, RESERVED_SERVER, RequestId, RpcError, codes,
+    parse, raw, select,
 };
-use http::header::{ALLOW, HOST, ORIGIN};
+use http::header::{ACCEPT, ALLOW, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use super::Mcp;
-use super::access::{caller_of, check_call, check_scope, visible_servers};
+use super::access::{caller_of, check_call, check_scope, sees_server, visible_servers};
+use super::builtin;
 use super::catalogues::Asking;
 use super::lists::List;
 use super::reply::{Outcome, accepted, json, with_session};
@@ -31,6 +33,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which servers an endpoint has.
+#[derive(Clone)]
 pub enum Target {
     All,
     Server(String),
@@ -55,8 +58,11 @@ pub struct Context {
     pub headers: HeaderMap,
     pub tags: Tags,
     pub session: Option<CallerSession>,
+    target: Target,
     /// The servers that the caller sees here.
     pub servers: Vec<Arc<Server>>,
+    /// The built-in server is one of them.
+    pub has_builtin: bool,
     /// One server, whose names are untouched.
     pub is_single: bool,
     pub path: String,
@@ -75,6 +81,16 @@ impl Context {
         }
     }
 
+    /// The caller's rights have changed. False if there is nothing left for it here.
+    pub fn renew(&mut self, identity: Identity) -> bool {
+        let Some(reach) = reach(&identity, &self.target).filter(|_| check_scope(&identity).is_ok()) else {
+            return false;
+        };
+        (self.servers, self.has_builtin) = reach;
+        self.identity = identity;
+        true
+    }
+
     pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
         self.servers.iter().find(|server| &*server.name == name)
     }
@@ -87,17 +103,8 @@ impl Mcp {
         self.check_origin(&headers)?;
         check_scope(&identity)?;
         let tags = Tags::read(&headers)?;
-        let mut servers = visible_servers(&identity);
-        let is_single = match &target {
-            Target::All => false,
-            Target::Server(name) => {
-                servers.retain(|server| *server.name == **name);
-                if servers.is_empty() {
-                    return Err(Problem::not_found());
-                }
-                true
-            }
-        };
+        let (servers, has_builtin) = reach(&identity, &target).ok_or_else(Problem::not_found)?;
+        let is_single = matches!(target, Target::Server(_));
         let caller = caller_of(&identity, tags.user.as_deref());
         let client = ClientFacts { info: json!({}), capabilities: json!({}) };
         let era = Era::Legacy(gateway_core::mcp::LATEST_LEGACY);
@@ -109,7 +116,9 @@ impl Mcp {
             headers,
             tags,
             session: None,
+            target,
             servers,
+            has_builtin,
             is_single,
             path,
             request_id,
@@ -123,12 +132,16 @@ impl Mcp {
         let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
         let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_ascii_lowercase);
-        let is_own = origin.split_once("://").is_some_and(|(_, of)| Some(of) == host.as_deref());
-        if is_own || self.services.config.allowed_origins.contains(&origin) {
+        let is_same = origin.split_once("://").is_some_and(|(_, of)| Some(of) == host.as_deref());
+        // A name can be made to lead to any address, so a page of that name is not one of the service.
+        let is_own = is_same && host.as_deref().is_some_and(is_address);
+        let is_public =
+            self.services.config.public_url.as_deref().is_some_and(|url| is_origin_of(&origin, url));
+        if is_own || is_public || self.services.config.allowed_origins.contains(&origin) {
             return Ok(());
         }
-        let message =
-            "pages of this origin may not call MCP; the operator can name it in GATEWAY_ALLOWED_ORIGINS";
+        let message = "pages of this origin may not call MCP; the operator can name it in GATEWAY_PUBLIC_URL or \
+                       GATEWAY_ALLOWED_ORIGINS";
         Err(Problem::forbidden(message))
     }
 
@@ -157,7 +170,7 @@ impl Mcp {
                 };
                 context.era = match select(claims, &method, &params) {
                     Ok(era) => era,
-                    Err(error) => return Ok(json(Some(&id), Era::Modern, &Outcome::error(error))),
+                    Err(error) => return Ok(json(Some(&id), Era::Modern, &Outcome::bad_request(error))),
                 };
                 if has_lost_session && !context.era.is_modern() && method != "initialize" {
                     return Ok(session_not_found(&id));
@@ -191,11 +204,15 @@ impl Mcp {
         let result = match method.as_str() {
             "initialize" if is_legacy => return Ok(self.initialize(&context, &id).await),
             "server/discover" if era.is_modern() => Ok(self.discover(&context).await),
+            "subscriptions/listen" if era.is_modern() => return Ok(self.listen(context, id, &params).await),
             "ping" if is_legacy => Ok(raw(&json!({}))),
             "logging/setLevel" if is_legacy && !context.is_single => Ok(raw(&json!({}))),
             _ => {
                 let Some(list) = List::of(&method) else {
                     check_call(&context.identity)?;
+                    if builtin::is_meant(&context, &method, &params) {
+                        return self.call_builtin(context, id, &method, params).await;
+                    }
                     return self.call(context, id, &method, params).await;
                 };
                 self.list(&context, list, &params).await
@@ -258,11 +275,44 @@ impl Mcp {
         Ok(response)
     }
 
-    /// There is nothing to read without a request.
-    pub fn get(&self, request: McpRequest) -> ApiResult<Response> {
-        self.enter(request)?;
-        Ok(method_not_allowed())
+    /// The stream of list changes for clients of older revisions.
+    pub async fn get(self: &Arc<Self>, request: McpRequest) -> ApiResult<Response> {
+        let (context, _) = self.enter(request)?;
+        let header = |name: &HeaderName| context.headers.get(name).and_then(|value| value.to_str().ok());
+        let is_asked = header(&ACCEPT).is_some_and(|kinds| kinds.contains("text/event-stream"));
+        if !is_asked || header(&PROTOCOL_VERSION) == Some(MODERN) {
+            return Ok(method_not_allowed());
+        }
+        if let Some(id) = header(&SESSION_ID) {
+            let session = self.open_session(context.identity.org.id, &context.caller, id);
+            session.ok_or_else(Problem::not_found)?;
+        }
+        Ok(self.follow(context).await.unwrap_or_else(method_not_allowed))
     }
+}
+
+/// The servers that the caller sees at an endpoint, and whether the built-in one is among them. `None` if there is none of
+/// that name.
+fn reach(identity: &Identity, target: &Target) -> Option<(Vec<Arc<Server>>, bool)> {
+    let mut servers = visible_servers(identity);
+    let mut has_builtin = sees_server(identity, RESERVED_SERVER);
+    if let Target::Server(name) = target {
+        servers.retain(|server| *server.name == **name);
+        has_builtin &= name == RESERVED_SERVER;
+    }
+    let is_there = matches!(target, Target::All) || has_builtin || !servers.is_empty();
+    is_there.then_some((servers, has_builtin))
+}
+
+/// Whether a host is an IP address or this machine, with or without a port.
+fn is_address(host: &str) -> bool {
+    let Ok(url) = url::Url::parse(&format!("http://{host}")) else { return false };
+    matches!(url.host(), Some(url::Host::Ipv4(_) | url::Host::Ipv6(_))) || url.host_str() == Some("localhost")
+}
+
+fn is_origin_of(origin: &str, url: &str) -> bool {
+    let parsed = (url::Url::parse(origin), url::Url::parse(url));
+    matches!(parsed, (Ok(origin), Ok(url)) if origin.origin() == url.origin())
 }
 
 fn session_not_found(id: &RequestId) -> Response {

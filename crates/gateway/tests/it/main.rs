@@ -89,6 +89,8 @@ mod logs;
 mod mcp;
 mod mcp_calls;
 mod mcp_connections;
+mod mcp_gateway;
+mod mcp_listen;
 mod mcp_rows;
 mod mcp_servers;
 mod members;

@@ -117,7 +117,7 @@ on_both!(malformed_and_contradicting_messages_are_refused, |app| async move {
     );
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let bare = app.post("/mcp", body).header("mcp-protocol-version", MODERN).key(&ada.api_key).send().await;
-    assert_eq!(bare.expect(400)["error"]["code"], -32_020);
+    assert_eq!(bare.expect(400)["error"]["code"], -32_602);
     let nowhere = app.modern("/mcp", "tools/dance", json!({})).key(&ada.api_key).send().await.expect(404);
     assert_eq!(nowhere["error"]["code"], -32_601);
     let ping = app.modern("/mcp", "ping", json!({})).key(&ada.api_key).send().await.expect(404);
@@ -126,11 +126,6 @@ on_both!(malformed_and_contradicting_messages_are_refused, |app| async move {
     let cursor =
         app.modern("/mcp", "tools/list", json!({"cursor": "x"})).key(&ada.api_key).send().await.expect(200);
     assert_eq!(cursor["error"]["code"], -32_602);
-    // A page of another site is refused, one of the service's own is not.
-    let from =
-        |origin: &str| app.legacy("/mcp", "ping", json!({})).header("origin", origin).key(&ada.api_key);
-    from("https://evil.example").send().await.expect_error(403, "forbidden");
-    from("http://gateway.test").send().await.expect(200);
     app.legacy("/mcp/absent", "ping", json!({}))
         .key(&ada.api_key)
         .send()
@@ -138,6 +133,23 @@ on_both!(malformed_and_contradicting_messages_are_refused, |app| async move {
         .expect_error(404, "not_found");
     app.legacy("/mcp", "ping", json!({})).send().await.expect_error(401, "unauthorized");
 });
+
+on_both!(
+    pages_of_other_sites_are_refused,
+    [("GATEWAY_PUBLIC_URL", "http://public.test"), ("GATEWAY_ALLOWED_ORIGINS", "https://tool.test")],
+    |app| async move {
+        let ada = app.signup("acme").await;
+        let from =
+            |origin: &str| app.legacy("/mcp", "ping", json!({})).header("origin", origin).key(&ada.api_key);
+        // The name under which the service was called proves nothing: any name can lead to it.
+        for origin in ["https://evil.example", "http://gateway.test", "https://public.test", "null", ""] {
+            from(origin).send().await.expect_error(403, "forbidden");
+        }
+        for origin in ["http://public.test", "https://tool.test"] {
+            from(origin).send().await.expect(200);
+        }
+    }
+);
 
 on_both!(scopes_and_rules_hide_tools, |app| async move {
     let ada = app.signup("acme").await;
@@ -249,4 +261,29 @@ on_both!(a_dead_or_slow_server_neither_empties_nor_delays_the_lists_of_others, |
     assert_eq!(call.expect(502)["error"]["code"], -32_603);
     let call = app.legacy("/mcp", "tools/call", json!({"name": "dead__echo"})).key(&ada.api_key).send().await;
     assert_eq!(call.expect(200)["error"]["code"], -32_603);
+});
+
+on_both!(two_hundred_servers_of_which_ten_hang_are_listed_without_waiting_for_them_twice, |app| async move {
+    let ada = app.signup("acme").await;
+    let (good, hanging) = (McpServer::start(Speaks::Modern).await, McpServer::start(Speaks::Modern).await);
+    hanging.change(|script| script.hangs = true);
+    for number in 0..200 {
+        let server = if number % 20 == 0 { &hanging } else { &good };
+        app.mcp_server(&ada, &format!("s{number:03}"), server, json!({"allow": ["echo"]})).await;
+    }
+    let list =
+        async || app.modern("/mcp", "tools/list", json!({})).key(&ada.api_key).send().await.expect(200);
+    let expected: Vec<String> =
+        (0..200).filter(|number| number % 20 != 0).map(|number| format!("s{number:03}__echo")).collect();
+    let hang: Vec<String> = (0..200).step_by(20).map(|number| format!("s{number:03}")).collect();
+    for _ in 0..2 {
+        let answer = list().await;
+        assert_eq!(names(&answer), expected);
+        assert_eq!(answer["result"]["_meta"]["gateway/stale"], json!(hang));
+    }
+    // Each server was asked once: the second list is from memory.
+    assert_eq!(good.received("tools/list").len(), 190);
+    let one_more = json!({"name": "one-more", "url": good.url()});
+    let refused = app.post(&servers_path(&ada), one_more).bearer(&ada.token).send().await;
+    refused.expect_error(409, "conflict");
 });

@@ -78,6 +78,33 @@ on_both!(every_call_has_a_row_and_lists_have_none, |app| async move {
     assert_eq!(newest["request_stored"], "off");
 });
 
+on_both!(a_call_that_is_refused_has_a_row_too, |app| async move {
+    let ada = app.signup("acme").await;
+    let (server, down) = (McpServer::start(Speaks::Modern).await, McpServer::start(Speaks::Modern).await);
+    down.change(|script| script.fails_with = Some(503));
+    app.mcp_server(&ada, "s", &server, json!({"deny": ["fail"]})).await;
+    app.mcp_server(&ada, "down", &down, json!({})).await;
+    for name in ["s__absent", "s__fail", "nowhere__echo", "down__echo"] {
+        assert!(call(&app, &ada, name, json!({"word": "zebra"})).await["error"].is_object(), "{name}");
+    }
+    let facts: Vec<_> = rows(&app, &ada)
+        .await
+        .iter()
+        .rev()
+        .map(|row| json!([row["provider"], row["tool"], row["status"], row["error_code"], row["user"]]))
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            json!(["mcp:s", "s__absent", 400, "bad_request", "maria"]),
+            json!(["mcp:s", "s__fail", 400, "bad_request", "maria"]),
+            json!(["mcp", "nowhere__echo", 400, "bad_request", "maria"]),
+            json!(["mcp:down", "down__echo", 502, "provider_error", "maria"]),
+        ]
+    );
+    assert!(server.received("tools/call").is_empty());
+});
+
 on_both!(prices_of_tools_count_in_budgets, |app| async move {
     let ada = app.signup("acme").await;
     let server = McpServer::start(Speaks::Modern).await;

@@ -18,7 +18,7 @@ fn settings_with(log_bodies: bool, log_retention_days: &Value) -> Value {
         "log_bodies": log_bodies, "log_retention_days": log_retention_days, "auditors": [],
         "audit_reads": "users", "audit_retention_days": 365, "default_provider": null,
         "prompt_cache": {"mode": "off", "ttl": "5m", "min_tokens": 1024}, "affinity": "header",
-        "self_service_keys": null, "limit_headers": "all",
+        "self_service_keys": null, "limit_headers": "all", "skills_served": "passed", "skills_as_tools": true,
     })
 }
 

@@ -89,7 +89,7 @@ pub async fn update_rubric(
 ) -> ApiResult<Json<RubricView>> {
     let mut tx = app.services.db.begin().await?;
     // An invalid change is reported before a missing rubric.
-    judge_skill::default_rubric(&app.jobs)
+    judge_skill::default_rubric(&app.services)
         .changed(change.clone())
         .map_err(|(field, why)| invalid(field, &why))?;
     let stored =

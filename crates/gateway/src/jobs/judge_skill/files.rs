@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::files::{FileEntry, FileList, as_text};
 use gateway_core::skills::judge::safety::{self, Finding, ScanRecord};
+use gateway_core::skills::rubric::AllowFiles;
 use gateway_store::{StoreError, skills};
 
 use crate::compute::{Cancellation, ComputeError, WaitLimits};
@@ -78,6 +79,26 @@ pub async fn scan_version(
     let scanning = move |_: &Cancellation| safety::scan(&raw_source);
     findings.extend(services.compute.run(org, WaitLimits::REQUEST, scanning).await?);
     Ok(ScanRecord::new(&findings))
+}
+
+/// Whether the safety scan of a version has no finding that the rubric does not accept. Versions never change, so each is
+/// scanned once.
+pub async fn is_safe(
+    services: &Services,
+    org: OrgId,
+    (skill, version): (SkillId, i64),
+    scan: Option<&ScanRecord>,
+    allowed: AllowFiles,
+) -> Result<bool, ReadError> {
+    if let Some(scan) = scan.filter(|scan| scan.is_current()) {
+        return Ok(scan.first(allowed).is_none());
+    }
+    let Some(found) = skills::find_version(&services.db, org, skill, version).await? else {
+        return Ok(false);
+    };
+    let scan = scan_version(services, org, skill, (found.source.raw_source, &found.files)).await?;
+    skills::set_scan(&services.db, skill, version, &scan).await?;
+    Ok(scan.first(allowed).is_none())
 }
 
 impl From<ReadError> for JobError {

@@ -47,6 +47,15 @@ impl Resolved {
     }
 }
 
+/// Arguments have a size that every server is to take.
+pub fn check_arguments(params: &Members) -> Result<(), RpcError> {
+    if params.get("arguments").is_some_and(|arguments| arguments.get().len() > MAX_ARGUMENTS) {
+        let message = format!("the arguments are larger than {MAX_ARGUMENTS} bytes");
+        return Err(RpcError::invalid_params(message));
+    }
+    Ok(())
+}
+
 /// A request that names something the caller cannot see is answered as if it did not exist.
 fn unknown(what: &str, name: &str) -> Outcome {
     let name: String = name.chars().take(256).collect();
@@ -60,23 +69,18 @@ impl Mcp {
         method: &str,
         params: Members,
     ) -> Result<Resolved, Box<Outcome>> {
-        if params.get("arguments").is_some_and(|arguments| arguments.get().len() > MAX_ARGUMENTS) {
-            let message = format!("the arguments are larger than {MAX_ARGUMENTS} bytes");
-            return Err(Box::new(Outcome::error(RpcError::invalid_params(message))));
-        }
+        check_arguments(&params).map_err(|error| Box::new(Outcome::error(error)))?;
         let is_legacy = matches!(context.era, Era::Legacy(_));
         match method {
             "tools/call" => self.resolve_tool(context, params).await,
             "prompts/get" => self.resolve_prompt(context, params).await,
-            "resources/read" => self.resolve_resource(context, params).await,
+            "resources/read" | "skills/get" => self.resolve_resource(context, params).await,
             "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel"
                 if is_legacy && context.is_single =>
             {
                 self.resolve_plain(context, params).await
             }
-            "completion/complete" | "skills/list" | "skills/get" if context.is_single => {
-                self.resolve_plain(context, params).await
-            }
+            "completion/complete" if context.is_single => self.resolve_plain(context, params).await,
             _ => Err(Box::new(Outcome::error(RpcError::method_not_found(method)))),
         }
     }
@@ -91,6 +95,18 @@ impl Mcp {
             let unreachable = || Failure::new(FailureKind::Unreachable, "it does not answer");
             Box::new(Outcome::failed(&server.name, &lookup.failure.unwrap_or_else(unreachable)))
         })
+    }
+
+    /// The server that a request names, whether it has what is asked for or not.
+    pub(super) fn server_named<'c>(
+        context: &'c Context,
+        method: &str,
+        asked: &str,
+    ) -> Option<&'c Arc<Server>> {
+        if matches!(method, "tools/call" | "prompts/get") || context.is_single {
+            return Self::server_of(context, asked);
+        }
+        context.server(split_uri(asked)?.0)
     }
 
     /// The server that a name of the list begins with.

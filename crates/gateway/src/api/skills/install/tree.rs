@@ -11,10 +11,9 @@ use gateway_core::skills::install::{
     ALL_SKILLS, ListedSkill, Listing, MAX_TREE_BYTES, MAX_TREE_FILES, MAX_TREE_SKILLS, Package, PackageFile,
     Repository, Selection, change_message, plugin_archive, sha256,
 };
-use gateway_core::skills::rubric::Rubric;
 use gateway_store::skills::install_trees::{self, InstallTree, TreeKey};
 use gateway_store::skills::{self, Candidate};
-use gateway_store::{Tx, rubrics};
+use gateway_store::Tx;
 
 use crate::app::App;
 use crate::compute::{Cancellation, WaitLimits};
@@ -217,13 +216,17 @@ impl TreeContext<'_> {
     /// The newest version of each skill that the publish gate accepts: passed by a source that the rubric allows, and
     /// without a safety finding of the internal judge.
     async fn passed(&self) -> ApiResult<Vec<Candidate>> {
-        let rubric = self.rubric().await?;
-        let db = &self.app.services.db;
+        let services = &self.app.services;
+        let rubric = judge_skill::rubric_of(services, self.org).await?;
         let sources = &rubric.allowed_verdict_sources;
         let mut chosen: Vec<Candidate> = Vec::new();
-        for candidate in skills::passed_versions(db, self.org, sources, MAX_CANDIDATES).await? {
+        for candidate in skills::passed_versions(&services.db, self.org, sources, MAX_CANDIDATES).await? {
             let is_settled = chosen.last().is_some_and(|last| last.skill == candidate.skill);
-            if !is_settled && self.selects(candidate.skill) && self.is_safe(&candidate, &rubric).await? {
+            if is_settled || !self.selects(candidate.skill) {
+                continue;
+            }
+            let (version, scan) = ((candidate.skill, candidate.version), candidate.scan.as_ref());
+            if judge_skill::is_safe(services, self.org, version, scan, rubric.allow_files).await? {
                 chosen.push(candidate);
             }
         }
@@ -235,27 +238,6 @@ impl TreeContext<'_> {
             Selection::Passed | Selection::Shelf => true,
             Selection::Skills(ids) => ids.contains(&skill),
         }
-    }
-
-    async fn rubric(&self) -> ApiResult<Rubric> {
-        let stored = rubrics::find(&self.app.services.db, self.org).await?;
-        Ok(stored.map_or_else(|| judge_skill::default_rubric(&self.app.jobs), |stored| stored.rubric))
-    }
-
-    /// Versions never change, so each is scanned once.
-    async fn is_safe(&self, candidate: &Candidate, rubric: &Rubric) -> ApiResult<bool> {
-        if let Some(scan) = candidate.scan.as_ref().filter(|scan| scan.is_current()) {
-            return Ok(scan.first(rubric.allow_files).is_none());
-        }
-        let services = &self.app.services;
-        let Candidate { skill, version, .. } = candidate;
-        let Some(found) = skills::find_version(&services.db, self.org, *skill, *version).await? else {
-            return Ok(false);
-        };
-        let content = (found.source.raw_source, &found.files);
-        let scan = judge_skill::scan_version(services, self.org, *skill, content).await?;
-        skills::set_scan(&services.db, *skill, *version, &scan).await?;
-        Ok(scan.first(rubric.allow_files).is_none())
     }
 }
 

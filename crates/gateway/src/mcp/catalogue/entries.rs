@@ -1,0 +1,123 @@
+//! The entries of a server's lists, taken apart: names in the list of all servers, hashes and findings of tools.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::ids::OrgId;
+use gateway_core::mcp::{Finding, Members, findings, namespaced, namespaced_uri, tool_hash};
+use gateway_core::memory::tree_bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::Lists;
+use crate::mcp::upstream::{Failure, FailureKind};
+use crate::services::Services;
+
+const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A tool as its server lists it.
+pub struct Tool {
+    pub name: String,
+    /// Its name in the list of all servers.
+    pub exposed: String,
+    pub members: Members,
+    pub is_read_only: bool,
+    pub hash: String,
+    pub findings: Vec<Finding>,
+    /// Arguments that are repeated in headers: the argument and the header.
+    pub argument_headers: Vec<(String, String)>,
+}
+
+/// A prompt, a resource, a template of resources or a skill.
+pub struct Listed {
+    /// The name or URI.
+    pub name: String,
+    /// Its name in the list of all servers.
+    pub exposed: String,
+    pub members: Members,
+}
+
+/// The lists of a server.
+pub(super) struct Compiled {
+    pub tools: Vec<Tool>,
+    pub prompts: Vec<Listed>,
+    pub resources: Vec<Listed>,
+    pub templates: Vec<Listed>,
+    pub skills: Vec<Listed>,
+}
+
+/// Takes the lists apart, where computation that tenants cause belongs.
+pub(super) async fn compile(
+    services: &Services,
+    org: OrgId,
+    server: Arc<str>,
+    lists: Lists,
+) -> Result<Compiled, Failure> {
+    let overloaded =
+        |_| Failure::new(FailureKind::Overloaded, "the lists of the server could not be read in time");
+    let bytes = lists.tools.iter().map(|tool| tree_bytes(tool.get().as_bytes())).sum();
+    let work = move || Compiled {
+        tools: tools(&server, &lists.tools),
+        prompts: listed(&lists.prompts, "name", &server),
+        resources: listed(&lists.resources, "uri", &server),
+        templates: listed(&lists.templates, "uriTemplate", &server),
+        skills: listed(&lists.skills, "uri", &server),
+    };
+    services.compute.run_for_body(org, bytes, SCAN_TIMEOUT, work).await.map_err(overloaded)
+}
+
+fn tools(server: &str, entries: &[Box<RawValue>]) -> Vec<Tool> {
+    let mut taken = HashSet::new();
+    let mut tools: Vec<Tool> = entries.iter().filter_map(|entry| tool(entry)).collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools.dedup_by(|a, b| a.name == b.name);
+    for tool in &mut tools {
+        tool.exposed = namespaced(server, &tool.name, |name| taken.contains(name));
+        taken.insert(tool.exposed.clone());
+    }
+    tools
+}
+
+fn tool(entry: &RawValue) -> Option<Tool> {
+    let members = Members::from_raw(entry)?;
+    let name = members.text("name").filter(|name| (1..=256).contains(&name.len()))?;
+    let value: Value = serde_json::from_str(entry.get()).ok()?;
+    let is_read_only = value.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
+    let properties = value.pointer("/inputSchema/properties").and_then(Value::as_object);
+    let headers = properties.into_iter().flatten().filter_map(|(argument, schema)| {
+        let header = schema.get("x-mcp-header")?.as_str()?;
+        Some((argument.clone(), format!("mcp-param-{}", header.to_ascii_lowercase())))
+    });
+    Some(Tool {
+        argument_headers: headers.take(16).collect(),
+        hash: tool_hash(&value),
+        findings: findings(&value),
+        exposed: String::new(),
+        name,
+        members,
+        is_read_only,
+    })
+}
+
+fn listed(entries: &[Box<RawValue>], member: &str, server: &str) -> Vec<Listed> {
+    let mut taken = HashSet::new();
+    let mut listed: Vec<Listed> = entries
+        .iter()
+        .filter_map(|entry| {
+            let members = Members::from_raw(entry)?;
+            let name = members.text(member)?;
+            Some(Listed { exposed: String::new(), name, members })
+        })
+        .collect();
+    listed.sort_by(|a, b| a.name.cmp(&b.name));
+    for one in &mut listed {
+        one.exposed = if member == "name" {
+            namespaced(server, &one.name, |name| taken.contains(name))
+        } else {
+            namespaced_uri(server, &one.name)
+        };
+        taken.insert(one.exposed.clone());
+    }
+    listed
+}

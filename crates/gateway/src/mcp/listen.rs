@@ -1,0 +1,243 @@
+//! Streams that tell callers that lists have changed: `subscriptions/listen` of 2026-07-28, and GET of older revisions.
+//! A stream compares what its caller would be listed once a second, so that a change counts once however it came about:
+//! by a server, by an admin on any node, or by other rights of the caller.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use gateway_core::mcp::{Era, Members, RequestId, RpcError, meta, raw, response_text};
+use gateway_store::fair_slots::Slot;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Mcp;
+use super::catalogue::Catalogue;
+use super::lists::{List, entries_of};
+use super::reply::{Outcome, event, events, json as json_response};
+use super::serve::Context;
+use super::upstream::notification_text;
+use crate::auth::Denied;
+use crate::mcp_servers::Server;
+
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Prompts and skills are in the database, so they are compared less often.
+const BUILTIN_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of comments that keep the connection alive.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The lists that a client can be told about: the member of its request, the notification, and the list.
+const KINDS: [(&str, &str, List); 3] = [
+    ("toolsListChanged", "notifications/tools/list_changed", List::Tools),
+    ("promptsListChanged", "notifications/prompts/list_changed", List::Prompts),
+    ("resourcesListChanged", "notifications/resources/list_changed", List::Resources),
+];
+
+/// What a server is known by: both are replaced when something changes.
+type Part = (Arc<Server>, Option<Arc<Catalogue>>);
+
+struct Listener {
+    mcp: Arc<Mcp>,
+    context: Context,
+    /// The request, for a client of 2026-07-28.
+    id: Option<RequestId>,
+    /// By the order of `KINDS`.
+    wanted: [bool; 3],
+    parts: Vec<Part>,
+    seen: [u64; 3],
+    seen_builtin: [u64; 3],
+    next_builtin_check: Instant,
+    /// Events that are ready to be sent.
+    ready: VecDeque<Bytes>,
+    is_over: bool,
+    _slot: Slot,
+}
+
+impl Mcp {
+    /// The stream of a client of 2026-07-28. Its first message says what it will be told.
+    pub(super) async fn listen(
+        self: &Arc<Self>,
+        context: Context,
+        id: RequestId,
+        params: &Members,
+    ) -> Response {
+        let Some(filter) = params.members("notifications") else {
+            let error = RpcError::invalid_params("`notifications` must be an object");
+            return json_response(Some(&id), Era::Modern, &Outcome::error(error));
+        };
+        let wanted = KINDS.map(|(member, ..)| filter.value(member) == Some(Value::Bool(true)));
+        let Some(mut listener) = self.listener(context, wanted).await else {
+            let error = RpcError::internal("the organization has the maximum of open MCP streams; close one");
+            return json_response(Some(&id), Era::Modern, &Outcome::error(error));
+        };
+        let honoured: serde_json::Map<String, Value> = KINDS
+            .iter()
+            .zip(wanted)
+            .filter(|(_, is)| *is)
+            .map(|((name, ..), _)| ((*name).into(), true.into()))
+            .collect();
+        let mut params = Members::default();
+        params.set("notifications", &honoured);
+        params.set("_meta", &subscription(&id));
+        let acknowledged = notification_text("notifications/subscriptions/acknowledged", &params);
+        listener.ready.push_back(event(&acknowledged));
+        listener.id = Some(id);
+        listener.into_response()
+    }
+
+    /// The stream of a client of an older revision. `None` if the organization has as many as it may.
+    pub(super) async fn follow(self: &Arc<Self>, context: Context) -> Option<Response> {
+        let mut listener = self.listener(context, [true; 3]).await?;
+        // The headers reach the client only with the first bytes of the body.
+        listener.ready.push_back(Bytes::from_static(b": following\n\n"));
+        Some(listener.into_response())
+    }
+
+    async fn listener(self: &Arc<Self>, context: Context, wanted: [bool; 3]) -> Option<Listener> {
+        let slot = self.streams.acquire(context.identity.org.id, None).await.ok()?;
+        let mut listener = Listener {
+            mcp: Arc::clone(self),
+            context,
+            id: None,
+            wanted,
+            parts: Vec::new(),
+            seen: [0; 3],
+            seen_builtin: [0; 3],
+            next_builtin_check: Instant::now(),
+            ready: VecDeque::new(),
+            is_over: false,
+            _slot: slot,
+        };
+        // What is there now is no change.
+        listener.check().await;
+        listener.ready.clear();
+        Some(listener)
+    }
+}
+
+/// The member of `_meta` that names the request of a stream.
+fn subscription(id: &RequestId) -> Value {
+    json!({meta::SUBSCRIPTION_ID: serde_json::from_str::<Value>(id.json()).unwrap_or_default()})
+}
+
+impl Listener {
+    fn into_response(self) -> Response {
+        events(stream::unfold(self, |mut listener| async move {
+            listener.next().await.map(|bytes| (bytes, listener))
+        }))
+    }
+
+    /// The next bytes for the client. `None` when the service stops or the credential becomes invalid.
+    async fn next(&mut self) -> Option<Bytes> {
+        let keep_alive = Instant::now() + KEEP_ALIVE_INTERVAL;
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(bytes);
+            }
+            if self.is_over {
+                return None;
+            }
+            let mcp = Arc::clone(&self.mcp);
+            if mcp.services.tasks.is_stopping() {
+                self.is_over = true;
+                self.ready.extend(self.farewell());
+                continue;
+            }
+            if !self.is_still_authorized().await {
+                return None;
+            }
+            self.check().await;
+            if self.ready.is_empty() {
+                if Instant::now() >= keep_alive {
+                    return Some(Bytes::from_static(b": \n\n"));
+                }
+                let _ = tokio::time::timeout(CHECK_INTERVAL, mcp.services.tasks.stopping()).await;
+            }
+        }
+    }
+
+    /// The result that ends the stream on purpose.
+    fn farewell(&self) -> Option<Bytes> {
+        let id = self.id.as_ref()?;
+        let result = raw(&json!({"resultType": "complete", "_meta": subscription(id)}));
+        Some(event(&response_text(Some(id), &Ok(result))))
+    }
+
+    /// A revoked credential ends the stream; other rights change what it is about. While the database is unreachable, an
+    /// earlier authentication stays valid.
+    async fn is_still_authorized(&mut self) -> bool {
+        match self.mcp.proxy.access.identify_again(&self.context.headers).await {
+            Ok(identity) => self.context.renew(identity),
+            Err(error) => error == Denied::Unavailable,
+        }
+    }
+
+    /// Compares the lists with what they were.
+    async fn check(&mut self) {
+        let (mcp, context) = (&self.mcp, &self.context);
+        let glance = |server: &Arc<Server>| (Arc::clone(server), mcp.glance(&context.asking(server)));
+        let parts: Vec<Part> = context.servers.iter().map(glance).collect();
+        let mut changed = [false; 3];
+        if !is_same(&parts, &self.parts) {
+            let seen = KINDS.map(|(_, _, list)| digest(context, &parts, list));
+            changed = [0, 1, 2].map(|at| seen[at] != self.seen[at]);
+            (self.parts, self.seen) = (parts, seen);
+        }
+        if context.has_builtin && Instant::now() >= self.next_builtin_check {
+            self.next_builtin_check = Instant::now() + BUILTIN_INTERVAL;
+            for (at, (_, _, list)) in KINDS.into_iter().enumerate() {
+                if let Ok(entries) = self.mcp.builtin_entries(&self.context, list).await {
+                    let seen = digest_of(entries.iter());
+                    changed[at] |= seen != self.seen_builtin[at];
+                    self.seen_builtin[at] = seen;
+                }
+            }
+        }
+        for (at, (_, notification, _)) in KINDS.into_iter().enumerate() {
+            if changed[at] && self.wanted[at] {
+                let mut params = Members::default();
+                if let Some(id) = &self.id {
+                    params.set("_meta", &subscription(id));
+                }
+                self.ready.push_back(event(&notification_text(notification, &params)));
+            }
+        }
+    }
+}
+
+/// Whether nothing was replaced.
+fn is_same(a: &[Part], b: &[Part]) -> bool {
+    let same_catalogue = |a: &Option<Arc<Catalogue>>, b: &Option<Arc<Catalogue>>| match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(&a.0, &b.0) && same_catalogue(&a.1, &b.1))
+}
+
+/// Identifies what the caller is listed. Only the same process compares it.
+fn digest(context: &Context, parts: &[Part], list: List) -> u64 {
+    let mut entries = Vec::new();
+    for (server, catalogue) in parts {
+        if let Some(catalogue) = catalogue {
+            entries.extend(entries_of(context, server, catalogue, list));
+        }
+    }
+    digest_of(entries.iter())
+}
+
+fn digest_of<'a>(entries: impl Iterator<Item = &'a Members>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for entry in entries {
+        for (name, value) in entry.iter() {
+            name.hash(&mut hasher);
+            value.get().hash(&mut hasher);
+        }
+        hasher.write_u8(0);
+    }
+    hasher.finish()
+}
