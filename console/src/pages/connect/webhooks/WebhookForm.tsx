@@ -66,7 +66,7 @@ export function SecretShown({ title, secret, note, onClose }: { title: string; s
   return (
     <Dialog open onClose={onClose} title={title} size="lg" actions={<Button kind="primary" onClick={onClose}>Done</Button>}>
       <OneTimeSecret title="Signing secret" secret={secret}>
-        {note ?? 'It is shown only now. Your receiver needs it to tell our deliveries from anybody else’s.'}
+        {note ?? 'Copy it now, you won’t see it again. Your receiver needs it to verify that a delivery is from this gateway.'}
       </OneTimeSecret>
       <h3 className="text-sm">Check signatures</h3>
       <Snippets label="Check signatures" snippets={verifySnippets()} />

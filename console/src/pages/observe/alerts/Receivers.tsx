@@ -59,7 +59,7 @@ export function Receivers() {
       ) : receivers.length > 0 ? (
         <Table label="Receivers" columns={columns} rows={receivers} rowKey={(webhook) => webhook.id} />
       ) : (
-        <p className="text-muted">{list.data ? 'Nobody is notified yet. Add a Slack-compatible channel or an endpoint of yours.' : '…'}</p>
+        <p className="text-muted">{list.data ? 'Nobody is notified yet. Add a Slack-compatible channel or your own endpoint.' : '…'}</p>
       )}
       {adding && <ReceiverForm webhooks={list.data?.webhooks ?? []} onClose={() => setAdding(false)} />}
     </Section>

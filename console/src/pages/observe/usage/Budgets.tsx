@@ -47,14 +47,14 @@ function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
         <span className="font-medium">
           {budget.scope === 'org' ? 'Organization' : budget.scope === 'user' ? `user ${budget.scope_id}` : budget.scope}, {budget.period}
         </span>
-        {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">will not hold</Badge>}
+        {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">forecast over limit</Badge>}
         <span className="ml-auto tabular-nums">
           {money(spent)} of {money(limit)}
         </span>
       </div>
       <Meter share={limit === 0 ? 0 : spent / limit} color={over ? 'var(--err)' : heading ? 'var(--warn)' : 'var(--series-1)'} {...(budget.soft_limit_usd !== null && limit > 0 && { mark: budget.soft_limit_usd / limit })} />
       <p className="mt-1 text-xs text-muted">
-        {end === null ? 'Too early to tell where it ends' : `About ${money(end)} by the end`}, starts anew {ago(budget.resets_at, now)}
+        {end === null ? 'No forecast yet' : `Forecast: ${money(end)} at the end`}, resets {ago(budget.resets_at, now)}
       </p>
     </li>
   )
