@@ -9,7 +9,7 @@ const keysRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/keys',
   component: lazyRouteComponent(() => import('./connect/keys/Keys'), 'Keys'),
-  validateSearch: (search: RawSearch): { q?: string; state?: 'usable' | 'ended' } => ({ q: text(search['q']), state: oneOf(search['state'], ['usable', 'ended']) }),
+  validateSearch: (search: RawSearch): { q?: string; state?: 'ended' | 'all' } => ({ q: text(search['q']), state: oneOf(search['state'], ['ended', 'all']) }),
 })
 const providersRoute = createRoute({
   getParentRoute: () => shellRoute,
