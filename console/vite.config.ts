@@ -1,8 +1,20 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import tailwindcss from '@tailwindcss/vite'
 import { defineConfig } from 'vitest/config'
 
 // In development, requests are proxied to `GATEWAY_URL`; in production the gateway serves the built console.
 const gateway = process.env['GATEWAY_URL'] ?? 'http://127.0.0.1:8080'
+
+/** Files of the icons of the shell, the UI kit, charts and the overview, which every visit loads. */
+const iconIndex = readFileSync(new URL('./node_modules/lucide-react/dist/esm/lucide-react.mjs', import.meta.url), 'utf8')
+const firstIcons = new Set(
+  ['shell', 'ui', 'charts', 'pages/observe/overview'].flatMap((directory) => {
+    const path = new URL(`./src/${directory}/`, import.meta.url).pathname
+    const names = readdirSync(path).flatMap((file) => /import \{([^}]*)\} from 'lucide-react'/.exec(readFileSync(join(path, file), 'utf8'))?.[1]?.split(',') ?? [])
+    return names.map((name) => new RegExp(`default as ${name.trim()}\\b.* from './icons/(.*)'`).exec(iconIndex)?.[1])
+  }),
+)
 
 export default defineConfig({
   base: '/console/',
@@ -17,8 +29,13 @@ export default defineConfig({
     manifest: true,
     rolldownOptions: {
       output: {
-        // Without grouping, each shared icon would be a separate chunk and request.
-        codeSplitting: { groups: [{ name: 'icons', test: /lucide-react/, minShareCount: 2 }] },
+        // Without grouping, each shared icon would be a separate chunk and request. Icons of later pages are apart.
+        codeSplitting: {
+          groups: [
+            { name: 'icons', test: (id) => id.includes('lucide-react') && (!id.includes('/icons/') || firstIcons.has(basename(id))), priority: 1 },
+            { name: 'page-icons', test: /lucide-react/, minShareCount: 2 },
+          ],
+        },
       },
       // Ignore "use client" directives; the console has no server rendering.
       onLog: (level, log, handle) => log.code === 'MODULE_LEVEL_DIRECTIVE' || handle(level, log),

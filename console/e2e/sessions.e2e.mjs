@@ -19,19 +19,23 @@ const shared = setUp('provider', async ({ gateway }) => {
   await chat(gateway, person.key, { text: 'Somebody else', headers: { 'X-Gateway-User': 'grace' } })
 })
 
-test('sessions are listed and filtered by user', async () => {
+test('sessions are listed and found by a query', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions' })
   await page.getByRole('region', { name: 'Sessions' }).getByText('holiday').waitFor()
   await inspect(page, 'sessions')
-  await page.getByRole('button', { name: 'Filter', exact: true }).click()
-  await page.getByLabel('User').fill('nobody')
-  await page.getByRole('button', { name: 'Done' }).click()
+  const box = page.getByRole('combobox', { name: 'Query' })
+  await box.fill('user:nobody')
+  await box.press('Enter')
   await page.getByRole('heading', { name: 'No sessions match' }).waitFor()
-  await page.getByRole('button', { name: 'Clear' }).click()
+  assert.match(page.url(), /query=user/)
+  await box.fill('latncy:>2s')
+  await box.press('Enter')
+  await page.getByRole('alert').getByText('did you mean latency', { exact: false }).waitFor()
+  await page.getByRole('button', { name: 'Clear the query' }).click()
   await page.getByRole('row', { name: /holiday/ }).focus()
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Session holiday' }).waitFor()
-  page.clean()
+  page.clean({ allow: /400/ })
 })
 
 test('a session is shown as one conversation without repeated history', async () => {

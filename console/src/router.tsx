@@ -6,10 +6,10 @@ import { buildRoutes } from './pages/build'
 import { connectRoutes } from './pages/connect'
 import { observeRoutes } from './pages/observe'
 import { orgRoutes } from './pages/org'
-import { rootRoute, shellRoute } from './routes'
+import { rootRoute, shellRoute, unknownRoute } from './routes'
 import { ErrorPage } from './shell/ErrorPage'
 
-const tree = rootRoute.addChildren([...authRoutes, shellRoute.addChildren([...accountRoutes, ...observeRoutes, ...buildRoutes, ...connectRoutes, ...orgRoutes])])
+const tree = rootRoute.addChildren([...authRoutes, shellRoute.addChildren([...accountRoutes, ...observeRoutes, ...buildRoutes, ...connectRoutes, ...orgRoutes, unknownRoute])])
 
 export const router = createRouter({
   routeTree: tree,

@@ -20,3 +20,6 @@ export const shellRoute = createRoute({
     throw redirect({ to: '/login', search: { next } })
   },
 })
+
+/** Any other address: the navigation stays. */
+export const unknownRoute = createRoute({ getParentRoute: () => shellRoute, path: '$', component: NotFound })

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { allows, callableModels, parseScopes, validateScopes, formatScopes } from './scope'
+import { allows, callableModels, parseScopes, reachesServer, validateScopes, formatScopes } from './scope'
 
 const PROVIDERS = [
   { name: 'openai', models: [{ id: 'gpt-4o' }, { id: 'gpt-4o-mini' }, { id: 'o3' }] },
@@ -29,8 +29,8 @@ it('lists the models that a key can call', () => {
 
 it('goes from scopes to the form and back', () => {
   const scopes = ['provider:openai', 'model:gpt-4o*', 'model:meta:llama']
-  expect(parseScopes(scopes)).toEqual({ use: 'some', providers: ['openai'], models: ['gpt-4o*', 'meta:llama'], reads: false })
-  for (const list of [scopes, [...scopes, 'read'], ['*'], ['proxy'], ['proxy', 'read'], ['read']]) {
+  expect(parseScopes(scopes)).toEqual({ use: 'some', providers: ['openai'], models: ['gpt-4o*', 'meta:llama'], mcp: [], reads: false })
+  for (const list of [scopes, [...scopes, 'read'], ['*'], ['proxy'], ['proxy', 'read'], ['read'], ['mcp:*'], ['mcp:github', 'read'], ['proxy', 'mcp:github/get_*'], ['provider:openai', 'mcp:github', 'read']]) {
     expect(formatScopes(parseScopes(list))).toEqual(list)
   }
   expect(formatScopes(parseScopes([]))).toEqual(['proxy'])
@@ -41,8 +41,17 @@ it('reports invalid scopes', () => {
   expect(validateScopes(['proxy', 'read'])).toBeNull()
   expect(validateScopes(['provider:openai', 'model:a/b:c'])).toBeNull()
   expect(validateScopes([])).toMatch(/at least one/)
-  expect(validateScopes(['model:'])).toMatch(/no provider or model/)
+  expect(validateScopes(['model:'])).toMatch(/no provider, model or MCP server/)
   expect(validateScopes(['model:two words'])).toMatch(/two words/)
   expect(validateScopes([`model:${'x'.repeat(201)}`])).toMatch(/200/)
   expect(validateScopes(Array.from({ length: 101 }, (_, at) => `model:m${at}`))).toMatch(/100/)
+})
+
+it('says which MCP servers a key reaches', () => {
+  expect(reachesServer(['*'], 'github')).toBe(true)
+  expect(reachesServer(['mcp:*'], 'github')).toBe(true)
+  expect(reachesServer(['proxy', 'mcp:github/get_*'], 'github')).toBe(true)
+  expect(reachesServer(['mcp:git'], 'github')).toBe(false)
+  expect(reachesServer(['proxy', 'read'], 'github')).toBe(false)
+  expect(allows(['mcp:*'], 'openai', 'o3')).toBe(false)
 })

@@ -14,6 +14,8 @@ export interface SnippetChoice {
   key: string | null
   provider: string
   model: string
+  /** The format of the request, for providers that may speak another one. */
+  format?: string
 }
 
 /** `sk-gateway-1a2b3c4d…`: the prefix that identifies the key. */
@@ -37,21 +39,23 @@ interface FilledChoice extends SnippetChoice {
   key: string
 }
 
-function curl({ origin, key, provider, model }: FilledChoice): string {
+const formatOf = (format: string | undefined, write: (format: string) => string): string => (format === undefined ? '' : write(format))
+
+function curl({ origin, key, provider, model, format }: FilledChoice): string {
   return `curl ${origin}/v1/chat/completions \\
   -H "X-Gateway-Key: ${key}" \\
-  -H "X-Gateway-Provider: ${provider}" \\
+  -H "X-Gateway-Provider: ${provider}" \\${formatOf(format, (name) => `\n  -H "X-Gateway-Format: ${name}" \\`)}
   -H "Content-Type: application/json" \\
   -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello!"}]}'`
 }
 
-function python({ origin, key, provider, model }: FilledChoice): string {
+function python({ origin, key, provider, model, format }: FilledChoice): string {
   return `from openai import OpenAI
 
 client = OpenAI(
     base_url="${origin}/v1",
     api_key="${key}",
-    default_headers={"X-Gateway-Key": "${key}", "X-Gateway-Provider": "${provider}"},
+    default_headers={"X-Gateway-Key": "${key}", "X-Gateway-Provider": "${provider}"${formatOf(format, (name) => `, "X-Gateway-Format": "${name}"`)}},
 )
 answer = client.chat.completions.create(
     model="${model}",
@@ -60,13 +64,13 @@ answer = client.chat.completions.create(
 print(answer.choices[0].message.content)`
 }
 
-function typescript({ origin, key, provider, model }: FilledChoice): string {
+function typescript({ origin, key, provider, model, format }: FilledChoice): string {
   return `import OpenAI from 'openai'
 
 const client = new OpenAI({
   baseURL: '${origin}/v1',
   apiKey: '${key}',
-  defaultHeaders: { 'X-Gateway-Key': '${key}', 'X-Gateway-Provider': '${provider}' },
+  defaultHeaders: { 'X-Gateway-Key': '${key}', 'X-Gateway-Provider': '${provider}'${formatOf(format, (name) => `, 'X-Gateway-Format': '${name}'`)} },
 })
 const answer = await client.chat.completions.create({
   model: '${model}',

@@ -2,13 +2,14 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { oneOf, text, type RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'
+import { readMcpServerSearch, type McpServerSearch } from './connect/mcp/search'
 import { readModelSearch, readModelsSearch, type ModelSearch, type ModelsSearch } from './connect/models/search'
 
 const keysRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/keys',
   component: lazyRouteComponent(() => import('./connect/keys/Keys'), 'Keys'),
-  validateSearch: (search: RawSearch): { q?: string; state?: 'usable' | 'ended' } => ({ q: text(search['q']), state: oneOf(search['state'], ['usable', 'ended']) }),
+  validateSearch: (search: RawSearch): { q?: string; state?: 'ended' | 'all' } => ({ q: text(search['q']), state: oneOf(search['state'], ['ended', 'all']) }),
 })
 const providersRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -32,6 +33,17 @@ const modelRoute = createRoute({
   path: '/models/$modelId',
   component: lazyRouteComponent(() => import('./connect/models/ModelPage'), 'ModelPage'),
   validateSearch: (search: RawSearch): ModelSearch => readModelSearch(search),
+})
+const mcpServersRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/mcp',
+  component: lazyRouteComponent(() => import('./connect/mcp/McpServers'), 'McpServers'),
+})
+const mcpServerRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/mcp/$server',
+  component: lazyRouteComponent(() => import('./connect/mcp/McpServerPage'), 'McpServerPage'),
+  validateSearch: (search: RawSearch): McpServerSearch => readMcpServerSearch(search),
 })
 const importRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -67,4 +79,4 @@ const exportsRoute = createRoute({
   component: lazyRouteComponent(() => import('./connect/exports/Exports'), 'Exports'),
 })
 
-export const connectRoutes = [keysRoute, providersRoute, modelsRoute, newModelRoute, modelRoute, importRoute, webhooksRoute, webhookRoute, exportsRoute] as const
+export const connectRoutes = [keysRoute, providersRoute, modelsRoute, newModelRoute, modelRoute, mcpServersRoute, mcpServerRoute, importRoute, webhooksRoute, webhookRoute, exportsRoute] as const

@@ -1,6 +1,7 @@
 /** Routes of this area; the pages are in `pages/observe/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '@/routes'
+import { readAlertsSearch, type AlertsSearch } from './observe/alerts/search'
 import { readLogsSearch, type LogsSearch } from './observe/logs/search'
 import { readSessionSearch, readSessionsSearch, type SessionSearch, type SessionsSearch } from './observe/sessions/search'
 import { readUsageSearch, type UsageSearch } from './observe/usage/search'
@@ -39,5 +40,11 @@ const usageRoute = createRoute({
   validateSearch: (search: Record<string, unknown>): UsageSearch => readUsageSearch(search),
   component: lazyRouteComponent(() => import('./observe/Usage'), 'Usage'),
 })
+const alertsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/alerts',
+  validateSearch: (search: Record<string, unknown>): AlertsSearch => readAlertsSearch(search),
+  component: lazyRouteComponent(() => import('./observe/alerts/Alerts'), 'Alerts'),
+})
 
-export const observeRoutes = [overviewRoute, startRoute, logsRoute, sessionsRoute, sessionRoute, usageRoute] as const
+export const observeRoutes = [overviewRoute, startRoute, logsRoute, sessionsRoute, sessionRoute, usageRoute, alertsRoute] as const

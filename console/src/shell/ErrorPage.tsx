@@ -6,7 +6,7 @@ export function ErrorPage({ error }: { error: unknown }) {
       <p className="text-muted">Nothing was changed by it. What it said:</p>
       <pre className="w-full overflow-x-auto rounded-md border border-line bg-sunken p-3">{error instanceof Error ? error.message : String(error)}</pre>
       <button type="button" className="btn btn-primary" onClick={() => location.reload()}>
-        Load it anew
+        Reload
       </button>
     </main>
   )

@@ -2,12 +2,12 @@ import { Link } from '@tanstack/react-router'
 
 export function NotFound() {
   return (
-    <main className="mx-auto flex max-w-[480px] flex-col items-start gap-3 px-4 py-16">
+    <div className="mx-auto flex max-w-[480px] flex-col items-start gap-3 px-4 py-16">
       <h1 className="text-xl">There is no such page</h1>
       <p className="text-muted">The address may be mistyped, or what it showed may have been deleted.</p>
       <Link to="/" className="btn">
         Go to the overview
       </Link>
-    </main>
+    </div>
   )
 }

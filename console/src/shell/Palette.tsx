@@ -1,7 +1,8 @@
 import { useNavigate } from '@tanstack/react-router'
-import { Activity, KeyRound, LibraryBig, MessagesSquare, Moon, Rocket, Scale, Search, UserRound, type LucideIcon } from 'lucide-react'
+import { Activity, BookText, Database, FlaskConical, KeyRound, LibraryBig, MessagesSquare, Moon, Rocket, Scale, Search, UserRound, type LucideIcon } from 'lucide-react'
 import { Dialog as Radix } from 'radix-ui'
 import { useId, useMemo, useState, type KeyboardEvent } from 'react'
+import { api } from '@/api/client'
 import { searchText, term } from '@/lib/query'
 import { cycleTheme } from '@/lib/prefs'
 import { NAV } from './nav'
@@ -13,12 +14,16 @@ interface Entry {
   run(): void
 }
 
-/** Command palette: finds pages by name, and logs, keys and sessions by id or text. */
+/** Named things that are listed at most. */
+const MAX_NAMED = 8
+
+/** Command palette: finds pages, prompts, datasets, evals and keys by name, and logs, keys and sessions by id or text. */
 export function Palette({ onClose }: { onClose(): void }) {
   const navigate = useNavigate()
   const [text, setText] = useState('')
   const [at, setAt] = useState(0)
   const list = useId()
+  const named = useNamed(text.trim().length > 1)
   const entries = useMemo(() => {
     const go = (to: string, search: Record<string, string> = {}) => () => void navigate({ to, search: search as never })
     const pages: Entry[] = NAV.flatMap((group) => group.items.map((item) => ({ name: item.name, hint: group.name, icon: item.icon, run: go(item.to) })))
@@ -30,8 +35,9 @@ export function Palette({ onClose }: { onClose(): void }) {
     ]
     const input = text.trim()
     const words = input.toLowerCase()
-    return [...idMatches(input, go), ...[...pages, ...rest].filter((entry) => `${entry.name} ${entry.hint}`.toLowerCase().includes(words)), ...textSearches(input, go)]
-  }, [text, navigate])
+    const things: Entry[] = words.length < 2 ? [] : named.filter((one) => one.name.toLowerCase().includes(words)).slice(0, MAX_NAMED).map(({ to, search, ...one }) => ({ ...one, run: go(to, search) }))
+    return [...idMatches(input, go), ...[...pages, ...rest].filter((entry) => `${entry.name} ${entry.hint}`.toLowerCase().includes(words)), ...things, ...textSearches(input, go)]
+  }, [text, navigate, named])
   const chosen = Math.min(at, entries.length - 1)
   const run = (entry: Entry | undefined) => {
     onClose()
@@ -57,7 +63,7 @@ export function Palette({ onClose }: { onClose(): void }) {
             <Search size={16} className="text-muted" aria-hidden />
             <input
               className="h-11 w-full bg-transparent text-base outline-none"
-              placeholder="Page, log id, key prefix, session, words…"
+              placeholder="Page, prompt, dataset, key, log id, words…"
               role="combobox"
               aria-label="Search or jump"
               aria-expanded
@@ -87,6 +93,34 @@ export function Palette({ onClose }: { onClose(): void }) {
         </Radix.Content>
       </Radix.Portal>
     </Radix.Root>
+  )
+}
+
+interface Named {
+  name: string
+  hint: string
+  icon: LucideIcon
+  to: string
+  search?: Record<string, string>
+}
+
+/** Prompts, datasets, evals and keys of the organization, loaded with the first letters. */
+function useNamed(enabled: boolean): Named[] {
+  const options = { enabled, staleTime: 60_000, retry: false, meta: { quiet: true } }
+  // Must differ from the limit of the list of prompts: the cache key must not mix infinite and plain queries.
+  const params = { params: { query: { limit: 199 } } }
+  const prompts = api.useQuery('get', '/api/v1/prompts', params, options)
+  const datasets = api.useQuery('get', '/api/v1/datasets', params, options)
+  const evals = api.useQuery('get', '/api/v1/evals', params, options)
+  const keys = api.useQuery('get', '/api/v1/keys', params, options)
+  return useMemo(
+    () => [
+      ...(prompts.data?.prompts ?? []).map((one) => ({ name: `${one.namespace}/${one.slug}`, hint: 'Prompt', icon: BookText, to: `/prompts/${one.namespace}/${one.slug}` })),
+      ...(datasets.data?.datasets ?? []).map((one) => ({ name: one.name, hint: 'Dataset', icon: Database, to: `/datasets/${one.id}` })),
+      ...(evals.data?.evals ?? []).map((one) => ({ name: one.name, hint: 'Eval', icon: FlaskConical, to: `/evals/${one.id}` })),
+      ...(keys.data?.keys ?? []).filter((one) => one.revoked_at === null).map((one) => ({ name: one.name, hint: 'Key', icon: KeyRound, to: '/keys', search: { q: one.name } })),
+    ],
+    [prompts.data, datasets.data, evals.data, keys.data],
   )
 }
 

@@ -99,7 +99,7 @@ function Offline() {
     <div role="status">
       {!online && (
         <p className="flex items-center justify-center gap-2 border-b border-line bg-warn-soft px-4 py-1.5 text-warn">
-          <WifiOff size={14} aria-hidden /> You are offline. What you see is what was loaded before; it goes on by itself.
+          <WifiOff size={14} aria-hidden /> You are offline. You see what was loaded before; it updates once you are back online.
         </p>
       )}
     </div>

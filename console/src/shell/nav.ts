@@ -1,5 +1,5 @@
 /** Navigation entries and their keyboard shortcuts. */
-import { Activity, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, Gauge, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
+import { Activity, BellRing, Blocks, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, Gauge, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
 
 export interface NavItem {
   to: string
@@ -24,6 +24,7 @@ export const NAV: readonly NavGroup[] = [
       { to: '/logs', name: 'Logs', icon: Activity, key: 'l', docs: 'logs' },
       { to: '/sessions', name: 'Sessions', icon: MessagesSquare, key: 's', docs: 'logs' },
       { to: '/usage', name: 'Usage', icon: ChartLine, key: 'u', docs: 'logs' },
+      { to: '/alerts', name: 'Alerts', icon: BellRing, key: 'a', docs: 'alerts' },
     ],
   },
   {
@@ -41,6 +42,7 @@ export const NAV: readonly NavGroup[] = [
     items: [
       { to: '/providers', name: 'Providers', icon: Plug, docs: 'providers/' },
       { to: '/models', name: 'Models', icon: Waypoints, key: 'm', docs: 'models' },
+      { to: '/mcp', name: 'MCP servers', icon: Blocks, docs: 'mcp' },
       { to: '/keys', name: 'Keys', icon: KeyRound, key: 'k', docs: 'access' },
       { to: '/webhooks', name: 'Webhooks', icon: Send, docs: 'webhooks' },
       { to: '/exports', name: 'Exports', icon: Share2, docs: 'exports' },

@@ -38,19 +38,20 @@ export interface Snippet {
 
 /** Code snippets in several languages, as tabs. */
 export function Snippets({ label, snippets, onCopied, onChange }: { label: string; snippets: readonly Snippet[]; onCopied?: () => void; onChange?: (name: string) => void }) {
-  const [chosen, setChosen] = useState(snippets[0]?.name ?? '')
-  const current = snippets.find((snippet) => snippet.name === chosen) ?? snippets[0]
+  const [chosen, setChosen] = useState(0)
+  const current = snippets[chosen] ?? snippets[0]
   return (
     <Tabs
       label={label}
-      value={current?.name ?? ''}
+      // Ids are made of the value, and must not have the spaces of a name.
+      value={String(chosen)}
       aside={current && <CopyButton value={current.copy ?? current.code} label={`Copy ${current.name}`} text="Copy" onCopied={onCopied} />}
-      onChange={(name) => {
-        setChosen(name)
-        onChange?.(name)
+      onChange={(value) => {
+        setChosen(Number(value))
+        onChange?.(snippets[Number(value)]?.name ?? '')
       }}
-      items={snippets.map((snippet) => ({
-        value: snippet.name,
+      items={snippets.map((snippet, at) => ({
+        value: String(at),
         label: snippet.name,
         content: (
           <div className="flex flex-col gap-2 pt-3">

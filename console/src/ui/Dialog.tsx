@@ -75,10 +75,12 @@ export interface ConfirmProps {
   /** Text that the user must type to confirm an irreversible deletion. */
   typeToConfirm?: string
   onConfirm(): Promise<unknown>
+  /** Default: `danger`. */
+  tone?: 'danger' | 'primary'
 }
 
 /** Confirmation dialog for destructive actions. On failure it stays open and shows the error. */
-export function ConfirmDialog({ open, onClose, title, children, action, typeToConfirm, onConfirm }: ConfirmProps) {
+export function ConfirmDialog({ open, onClose, title, children, action, typeToConfirm, onConfirm, tone = 'danger' }: ConfirmProps) {
   const [typed, setTyped] = useState('')
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState<unknown>(null)
@@ -110,7 +112,7 @@ export function ConfirmDialog({ open, onClose, title, children, action, typeToCo
       actions={
         <>
           <Button onClick={close}>Cancel</Button>
-          <Button kind="danger" type="submit" busy={busy} blocked={!ready && `Type ${typeToConfirm} first`}>
+          <Button kind={tone} type="submit" busy={busy} blocked={!ready && `Type ${typeToConfirm} first`}>
             {action}
           </Button>
         </>

@@ -25,7 +25,7 @@ export function OneTimeSecret({ title, secret, children, onStored }: SecretOnceP
         <CopyButton value={secret} label="Copy the secret" text="Copy" kind="primary" size="md" />
       </div>
       <div className="mt-2 flex flex-wrap items-center gap-2 text-xs text-muted">
-        <div className="flex-1">{children ?? 'It is shown only now. Store it where your other secrets are.'}</div>
+        <div className="flex-1">{children ?? 'Copy it now, you won’t see it again. Store it where your other secrets are.'}</div>
         {onStored && (
           <Button size="sm" onClick={onStored}>
             I stored it

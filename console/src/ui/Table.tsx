@@ -59,8 +59,9 @@ export function Table<Row>({ label, columns, rows, rowKey, onOpen, selected }: T
                   'data-open': '',
                   tabIndex: 0,
                   onClick: (event) => {
-                    // Clicks on links and buttons inside a row do not open the row.
-                    if (!(event.target instanceof Element && event.target.closest('a, button, input, select, label'))) onOpen(row)
+                    // Clicks on links and buttons inside a row do not open the row, nor do those in a menu of it, which React passes on.
+                    const { target, currentTarget } = event
+                    if (target instanceof Element && currentTarget.contains(target) && !target.closest('a, button, input, select, label')) onOpen(row)
                   },
                   onKeyDown: (event) => event.key === 'Enter' && event.target === event.currentTarget && onOpen(row),
                 })}

@@ -1,7 +1,6 @@
 /** UI kit. `VirtualTable` is not exported here so that only pages with long tables load it. */
 export { Badge, HttpStatus, Status, statusTone, type Tone } from './Badge'
 export { Button, usePermissionReason, type ButtonProps } from './Button'
-export { FilterChips, FilterMenu, type Filter } from './Chips'
 export { Code, Snippets, type Snippet } from './Code'
 export { CopyButton } from './CopyButton'
 export { DateRange } from './DateRange'

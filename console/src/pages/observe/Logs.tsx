@@ -22,7 +22,7 @@ import { Facets } from './logs/Facets'
 import { LiveBadge } from './logs/LiveBadge'
 import { LogsEmpty } from './logs/LogsEmpty'
 import { PartialNote } from './logs/Partial'
-import { QueryBox } from './logs/QueryBox'
+import { QueryBox } from './query/QueryBox'
 import { effectiveQuery, nextSort, orderOf, type LogsSearch, type SortField } from './logs/search'
 import { SelectionBar } from './logs/SelectionBar'
 import { Toolbar } from './logs/Toolbar'
@@ -129,6 +129,7 @@ export function Logs() {
             own={{ shown: search.own === 'show', blocked: hasField(text, 'source'), onToggle: () => set({ own: search.own === 'show' ? undefined : 'show' }) }}
             pause={live ? { paused, onToggle: togglePause } : null}
             onExport={() => setExporting('all')}
+            onAlert={() => void navigate({ to: '/alerts', search: { new: 'yes', query: effective || undefined } })}
             end={<ColumnsMenu columns={all} width={width} prefs={prefs} onChange={setLogsPrefs} />}
           >
             <ViewsMenu

@@ -1,12 +1,15 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { MessagesSquare } from 'lucide-react'
+import { useRef } from 'react'
 import { api, type Schemas } from '@/api/client'
+import { ApiError } from '@/api/error'
 import { cursorPaging } from '@/api/paging'
 import { ago, compact, duration, money, NO_VALUE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { useRange } from '@/lib/useRange'
-import { Badge, Code, Empty, ErrorPanel, FilterChips, FilterMenu, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column, type Filter } from '@/ui'
+import { Badge, Code, Empty, ErrorPanel, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { QueryBox } from './query/QueryBox'
 
 const route = getRouteApi('/shell/sessions')
 type Session = Schemas['Session']
@@ -18,20 +21,18 @@ export function Sessions() {
   const range = useRange()
   const { zone } = usePrefs()
   const now = useNow(15_000)
-  const { user, provider } = search
+  const box = useRef<HTMLInputElement>(null)
+  const query = search.query ?? ''
   const list = api.useInfiniteQuery(
     'get',
     '/api/v1/sessions',
-    { params: { query: { user, provider, from: range.from, to: range.to, limit: 100 } } },
-    { ...cursorPaging, placeholderData: (before) => before },
+    { params: { query: { query: query || undefined, from: range.from, to: range.to, limit: 100 } } },
+    { ...cursorPaging, placeholderData: (before) => before, retry: false },
   )
   const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
-  const filters: Filter[] = [
-    { name: 'user', label: 'User', value: user },
-    { name: 'provider', label: 'Provider', value: provider },
-  ]
-  const set = (name: string, value: string | undefined) => void navigate({ to: '/sessions', search: { ...search, [name]: value } })
-  const clear = () => void navigate({ to: '/sessions', search: {} })
+  const setQuery = (next: string) => void navigate({ to: '/sessions', search: (before) => ({ ...before, query: next || undefined }) })
+  const failure: unknown = list.error
+  const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
   const columns: Column<Session>[] = [
     { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
     { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NO_VALUE },
@@ -44,20 +45,16 @@ export function Sessions() {
     { key: 'errors', header: 'Errors', number: true, from: 'sm', cell: (row) => (row.errors > 0 ? <Badge tone="err">{row.errors}</Badge> : '0') },
   ]
   return (
-    <Page title="Sessions" about="Requests with the same X-Gateway-Session, or of one key and user less than 30 minutes apart" actions={<FilterMenu filters={filters} onChange={set} />}>
-      {(user || provider) && (
-        <div className="flex flex-wrap gap-1">
-          <FilterChips filters={filters} onChange={set} />
-        </div>
-      )}
-      {list.isError ? (
+    <Page title="Sessions" about="Requests with the same X-Gateway-Session, or of one key and user less than 30 minutes apart">
+      <QueryBox value={query} onChange={setQuery} error={queryError} inputRef={box} placeholder="Sessions with a request that matches: user:maria status:error cost:>0.01" />
+      {queryError ? null : list.isError ? (
         <ErrorPanel error={list.error} what="the sessions" onRetry={() => void list.refetch()} />
       ) : !list.data ? (
         <Section flush>
           <SkeletonRows rows={10} />
         </Section>
       ) : rows.length === 0 ? (
-        user || provider ? <NoMatch what="sessions" chips={<FilterChips filters={filters} onChange={set} />} onClear={clear} /> : <None />
+        query === '' ? <None /> : <NoMatch what="sessions" chips={<code className="rounded-sm bg-sunken px-2 py-1 break-all">{query}</code>} onClear={() => setQuery('')} />
       ) : (
         <Section flush>
           <Table label="Sessions" columns={columns} rows={rows} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/sessions/$sessionId', params: { sessionId: row.id } })} />

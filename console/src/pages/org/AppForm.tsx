@@ -47,7 +47,7 @@ export function AppForm({ app, teams, onClose }: Props) {
       <Field label="Description" error={save.fields['description']}>
         <Input value={description} onChange={(event) => setDescription(event.target.value)} />
       </Field>
-      <Field label="Configuration" hint="Free-form JSON of yours; the gateway keeps it and does not read it." error={read === null ? 'Must be a JSON object' : save.fields['config']}>
+      <Field label="Configuration" hint="Your own JSON. The gateway stores it and does not use it." error={read === null ? 'Must be a JSON object' : save.fields['config']}>
         <TextArea mono rows={4} value={config} onChange={(event) => setConfig(event.target.value)} />
       </Field>
     </FormDialog>

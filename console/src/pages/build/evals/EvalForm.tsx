@@ -10,6 +10,24 @@ import { TryIt } from './TryIt'
 
 type Eval = Schemas['Eval']
 
+const EVALUATOR_NAMES: Readonly<Record<string, string>> = {
+  is_json: 'Valid JSON',
+  json_schema: 'Matches a JSON schema',
+  contains: 'Contains text',
+  not_contains: 'Does not contain text',
+  equals: 'Equals the expected value',
+  regex: 'Matches a regular expression',
+  starts_with: 'Starts with text',
+  ends_with: 'Ends with text',
+  length: 'Length',
+  latency: 'Latency',
+  cost: 'Cost',
+  status_ok: 'Request succeeded',
+  levenshtein: 'Similar spelling (edit distance)',
+  embedding: 'Similar meaning (embeddings)',
+  judge: 'Judged by a model',
+}
+
 interface EvalFormProps {
   /** Omitted for a new eval. */
   value?: Eval
@@ -75,7 +93,7 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
             <optgroup key={kind} label={{ static: 'Checks', similarity: 'Closeness to a reference', llm: 'Another model' }[kind]}>
               {evaluators.filter((one) => one.type === kind).map((one) => (
                 <option key={one.evaluator} value={one.evaluator}>
-                  {one.evaluator}
+                  {EVALUATOR_NAMES[one.evaluator] ?? one.evaluator}
                 </option>
               ))}
             </optgroup>

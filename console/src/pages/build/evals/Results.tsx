@@ -1,8 +1,9 @@
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
+import { OutputOfLog } from '@/pages/observe/logs/Output'
 import { Badge, Button, Checkbox, Empty, ErrorPanel, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { isRunning } from './RunList'
-import { subjectOf, useCaseInputs } from './useInputs'
+import { subjectOf, useCaseTexts } from './useInputs'
 
 type Result = Schemas['EvalResult']
 
@@ -16,14 +17,17 @@ interface ResultsProps {
 
 /** Results of a run. Enter opens the request. */
 export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) {
-  const inputs = useCaseInputs(run)
+  const inputs = useCaseTexts(run)
   const list = api.useInfiniteQuery('get', '/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: 100 } } }, { ...cursorPaging, meta: { quiet: true }, refetchInterval: isRunning(run) ? 2000 : false, staleTime: isRunning(run) ? 0 : 60_000 })
   const came = list.data?.pages.flatMap((page) => page.results) ?? []
   const rows = order === 'failed' ? came.toSorted((a, b) => Number(a.passed) - Number(b.passed)) : came
   const errors = list.data?.pages[0]?.errors ?? []
+  const hasExpected = [...inputs.values()].some((texts) => texts.expected !== '')
   const columns: Column<Result>[] = [
     { key: 'passed', header: 'Verdict', cell: (row) => <Badge tone={row.passed ? 'ok' : 'err'}>{row.passed ? 'passed' : 'failed'}</Badge> },
     { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => subjectOf(row, inputs) },
+    ...(hasExpected ? [{ key: 'expected', header: 'Expected', className: 'max-w-60 truncate', from: 'lg' as const, cell: (row: Result) => <span title={inputs.get(row.case_id ?? '')?.expected}>{inputs.get(row.case_id ?? '')?.expected}</span> }] : []),
+    { key: 'answer', header: 'Answer', className: 'max-w-72 truncate', from: 'md', cell: (row) => <Answer row={row} stored={inputs.get(row.case_id ?? '')?.output ?? ''} /> },
     { key: 'score', header: 'Score', number: true, cell: (row) => row.score.toFixed(2) },
     { key: 'details', header: 'Why', className: 'max-w-96 truncate text-muted', from: 'sm', cell: (row) => <span title={row.details}>{row.details}</span> },
     {
@@ -74,4 +78,9 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
       </Section>
     </>
   )
+}
+
+/** What was judged: the response of the logged request, or the output that the case holds. */
+function Answer({ row, stored }: { row: Result; stored: string }) {
+  return row.log_id === null ? <span title={stored}>{stored}</span> : <OutputOfLog logId={row.log_id} />
 }

@@ -1,14 +1,14 @@
 import { getRouteApi, Link } from '@tanstack/react-router'
 import { Ban } from 'lucide-react'
 import { api, client, type Schemas } from '@/api/client'
-import { isRecord } from '@/api/error'
 import { invalidate } from '@/api/query'
 import { duration, percent, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { answeredBy, judgedOn } from '@/lib/runs'
 import { useAction } from '@/lib/useAction'
 import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
 import { WithLogDrawer } from '../../observe/log/LogDrawer'
-import { isRunning, passRate, RUN_TONE } from './RunList'
+import { isRunning, passRate, RUN_TONE, useDatasetNames } from './RunList'
 import { Results } from './Results'
 import { RunCompare } from './RunCompare'
 import type { RunSearch } from './search'
@@ -56,7 +56,8 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
     await client.POST('/api/v1/evals/runs/{runId}/cancel', { params: { path: { runId: run.id } } })
     await invalidate('/api/v1/evals/runs')
   })
-  const target = isRecord(run.target) ? `${String(run.target['provider'])}/${String(run.target['model'])}` : null
+  const answered = answeredBy(run)
+  const names = useDatasetNames()
   return (
     <Page
       title={definition.data ? `Run of ${definition.data.name}` : 'Run'}
@@ -64,9 +65,9 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
       about={
         <>
           {time(run.created_at, zone)}
-          {target && (
+          {answered.length > 0 && (
             <>
-              , answers of <code>{target}</code>
+              , answers of <code>{answered.join(' · ')}</code>
             </>
           )}
           {', on '}
@@ -74,7 +75,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
             'logged requests'
           ) : (
             <Link to="/datasets/$datasetId" params={{ datasetId: run.dataset_id }} search={{ version: run.dataset_version ?? undefined }} className="text-accent underline">
-              {run.dataset_version === null ? 'a dataset' : `version ${run.dataset_version} of a dataset`}
+              {judgedOn(run, names.get(run.dataset_id))}
             </Link>
           )}
         </>

@@ -1,9 +1,10 @@
 import { api, type Schemas } from '@/api/client'
 import { ago, percent } from '@/lib/format'
+import { runTitle } from '@/lib/runs'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, ErrorPanel, Section, Select, SkeletonRows } from '@/ui'
-import { isRunning, passRate } from './RunList'
-import { subjectOf, useCaseInputs } from './useInputs'
+import { isRunning, passRate, useDatasetNames } from './RunList'
+import { subjectOf, useCaseTexts, type CaseTexts } from './useInputs'
 
 interface RunCompareProps {
   run: Schemas['EvalRun']
@@ -16,6 +17,7 @@ interface RunCompareProps {
 /** Differences from another run of the same eval. */
 export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
   const now = useNow(30_000)
+  const names = useDatasetNames()
   // Must differ from the limit of the run list: the cache key must not mix infinite and plain queries.
   const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: run.eval_id, limit: 100 } } })
   const others = runs.data?.runs.filter((other) => other.id !== run.id && !isRunning(other)) ?? []
@@ -26,10 +28,10 @@ export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
       aside={
         <Select
           aria-label="Another run"
-          className="!w-64 max-sm:!w-full"
+          className="!w-96 max-w-full max-sm:!w-full"
           value={String(to ?? '')}
           onChange={(event) => onTo(event.target.value === '' ? undefined : Number(event.target.value))}
-          options={[{ value: '', label: 'choose a run' }, ...others.map((other) => ({ value: String(other.id), label: `${ago(other.created_at, now)}, ${percent(passRate(other))} passed` }))]}
+          options={[{ value: '', label: 'choose a run' }, ...others.map((other) => ({ value: String(other.id), label: `${runTitle(other, names.get(other.dataset_id ?? ''))}, ${percent(passRate(other))} passed, ${ago(other.created_at, now)}` }))]}
         />
       }
     >
@@ -39,7 +41,7 @@ export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
 }
 
 function Flips({ base, to, onLog }: { base: Schemas['EvalRun']; to: number; onLog(logId: number): void }) {
-  const inputs = useCaseInputs(base)
+  const inputs = useCaseTexts(base)
   const query = api.useQuery('get', '/api/v1/evals/runs/{runId}/compare', { params: { path: { runId: to }, query: { to: base.id } } })
   if (query.isError) return <ErrorPanel error={query.error} what="the comparison" onRetry={() => void query.refetch()} />
   if (!query.data) return <SkeletonRows rows={2} />
@@ -66,7 +68,7 @@ function Flips({ base, to, onLog }: { base: Schemas['EvalRun']; to: number; onLo
 interface FlipListProps {
   title: string
   flips: readonly Schemas['EvalFlip'][]
-  inputs: ReadonlyMap<string, string>
+  inputs: ReadonlyMap<string, CaseTexts>
   onLog(logId: number): void
 }
 

@@ -1,9 +1,11 @@
 import { useNavigate } from '@tanstack/react-router'
+import { useMemo } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
 import { Meter } from '@/charts/Bars'
 import { ago, percent, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { runTitle } from '@/lib/runs'
 import { useNow } from '@/lib/useNow'
 import { Empty, ErrorPanel, NoMatch, Pager, Section, Select, SkeletonRows, Status, Table, type Column, type Tone } from '@/ui'
 import { RUN_STATES, type EvalsSearch } from './search'
@@ -28,12 +30,19 @@ export function passRate(run: Pick<Run, 'passed' | 'failed'>): number | null {
   return judged === 0 ? null : run.passed / judged
 }
 
+/** Names of the datasets by id. */
+export function useDatasetNames(): ReadonlyMap<string, string> {
+  const datasets = api.useQuery('get', '/api/v1/datasets', { params: { query: { limit: 200 } } }, { staleTime: 60_000 })
+  return useMemo(() => new Map(datasets.data?.datasets.map((one) => [one.id, one.name])), [datasets.data])
+}
+
 /** Runs, newest first. Polls while a run is active. */
 export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const now = useNow(15_000)
   const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } }, { enabled: evalId === undefined, staleTime: 60_000 })
+  const names = useDatasetNames()
   const list = api.useInfiniteQuery(
     'get',
     '/api/v1/evals/runs',
@@ -42,10 +51,9 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   )
   const runs = list.data?.pages.flatMap((page) => page.runs) ?? []
   const columns: Column<Run>[] = [
-    { key: 'id', header: 'Run', cell: (row) => <code>{String(row.id).slice(-6)}</code> },
+    { key: 'run', header: 'Run', className: 'max-w-96 min-w-40 truncate', cell: (row) => <span title={`Run ${row.id}`}>{runTitle(row, names.get(row.dataset_id ?? ''))}</span> },
     ...(evalId === undefined ? [{ key: 'eval', header: 'Eval', className: 'max-w-48 truncate', cell: (row: Run) => evals.data?.evals.find((one) => one.id === row.eval_id)?.name ?? row.eval_id }] : []),
     { key: 'status', header: 'State', cell: (row) => <Status tone={RUN_TONE[row.status]}>{row.status}</Status> },
-    { key: 'on', header: 'On', from: 'md', className: 'max-w-40 truncate', cell: (row) => (row.dataset_id === null ? 'logged requests' : row.dataset_version === null ? 'working copy' : `dataset v${row.dataset_version}`) },
     {
       key: 'passed',
       header: 'Passed',

@@ -1,10 +1,11 @@
 import { getRouteApi } from '@tanstack/react-router'
-import { Diff, History as HistoryIcon, Play, Plus, Save, Square } from 'lucide-react'
+import { Diff, FlaskConical, History as HistoryIcon, Play, Plus, Save, Square } from 'lucide-react'
 import { useState, type KeyboardEvent } from 'react'
 import { usePersistentState } from '@/lib/usePersistentState'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
 import { Button, DockedDrawer, Page, usePermissionReason } from '@/ui'
 import { ColumnCard } from './ColumnCard'
+import { RunOnDataset } from '../evals/RunOnDataset'
 import { CompareTexts } from './CompareTexts'
 import { History } from './History'
 import { InputPanel } from './InputPanel'
@@ -22,7 +23,7 @@ export function Playground() {
   const navigate = route.useNavigate()
   const [setup, setSetup] = usePersistentState<Setup>('playground', DEFAULT_SETUP)
   const [focus, setFocus] = useState<number | null>(null)
-  const [open, setOpen] = useState<'save' | 'compare' | null>(null)
+  const [open, setOpen] = useState<'save' | 'compare' | 'evaluate' | null>(null)
   const { results, setResults, start, stop, stopAll } = usePlaygroundRuns()
   const permissionReason = usePermissionReason('member')
   const set = (change: Partial<PlaygroundSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
@@ -68,6 +69,9 @@ export function Playground() {
               </Button>
               <Button icon={<Diff size={14} aria-hidden />} blocked={outputs.length < 2 && 'Two answers are needed'} onClick={() => setOpen('compare')}>
                 Compare
+              </Button>
+              <Button icon={<FlaskConical size={14} aria-hidden />} needs="member" blocked={setup.columns[0]?.model.trim() === '' && 'Choose a model first'} onClick={() => setOpen('evaluate')}>
+                Evaluate
               </Button>
               <Button icon={<Save size={14} aria-hidden />} needs="member" blocked={!setup.prompt && problem === 'Write a message first' && problem} onClick={() => setOpen('save')}>
                 Save as version
@@ -122,6 +126,7 @@ export function Playground() {
           </div>
         </Page>
       </div>
+      {open === 'evaluate' && setup.columns[0] && <RunOnDataset initial={{ provider: setup.columns[0].provider, model: setup.columns[0].model.trim(), prompt: setup.prompt }} onClose={() => setOpen(null)} />}
       {open === 'save' && <SaveAsVersion setup={setup} onClose={() => setOpen(null)} />}
       {open === 'compare' && <CompareTexts outputs={outputs} onClose={() => setOpen(null)} />}
     </DockedDrawer>

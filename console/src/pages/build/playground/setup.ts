@@ -107,6 +107,11 @@ export function addColumn(columns: readonly ColumnSetup[]): ColumnSetup[] {
 
 /** Parses a logged request body into playground messages; null if it has no conversation. */
 export function parseMessages(body: unknown): Message[] | null {
-  const messages = parseRequest(body)?.map((message) => ({ role: message.role === 'tool' ? ('user' as const) : message.role, content: plainText(message) }))
+  const messages = parseRequest(body)?.map((message) => ({ role: message.role === 'tool' ? ('user' as const) : message.role, content: plainText(message) })).filter((message) => message.content !== '')
   return messages && messages.length > 0 ? messages : null
+}
+
+/** Number of parts of a logged request that are no text, which the playground cannot edit. */
+export function lostParts(body: unknown): number {
+  return (parseRequest(body) ?? []).flatMap((message) => message.parts).filter((part) => part.kind !== 'text').length
 }

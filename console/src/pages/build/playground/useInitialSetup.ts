@@ -1,8 +1,9 @@
 import { useEffect, useEffectEvent } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { parseFailure } from '@/api/playground'
-import { toast, toastError } from '@/ui'
-import { DEFAULT_SETUP, parseMessages, NO_PARAMS, formatParams, type ColumnSetup, type Setup } from './setup'
+import { plural } from '@/lib/format'
+import { toast, toastError, toastWarning } from '@/ui'
+import { DEFAULT_SETUP, lostParts, parseMessages, NO_PARAMS, formatParams, type ColumnSetup, type Setup } from './setup'
 import type { PlaygroundSearch } from './search'
 import type { ColumnResult, ColumnResults } from './usePlaygroundRuns'
 
@@ -37,10 +38,13 @@ async function fromLog(logId: number): Promise<InitialState | null> {
   const log = await unwrap(client.GET('/api/v1/logs/{logId}', { params: { path: { logId } } }))
   const messages = parseMessages(log.request)
   if (!messages) return null
-  const { temperature, max_tokens, top_p } = (log.request ?? {}) as Record<string, unknown>
+  const { temperature, max_tokens, top_p, tools, tool_choice, response_format } = (log.request ?? {}) as Record<string, unknown>
+  const more = Object.fromEntries(Object.entries({ tools, tool_choice, response_format }).filter(([, value]) => value !== undefined))
+  const lost = lostParts(log.request)
+  if (lost > 0) toastWarning(`${plural(lost, 'part')} of the request (tool calls, tool results or files) cannot be edited here: only the texts were taken over`)
   const target = log.attempts[0]
   return {
-    setup: { messages, prompt: null, params: { ...formatParams({ temperature, max_tokens, top_p }), more: '' }, columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
+    setup: { messages, prompt: null, params: { ...formatParams({ temperature, max_tokens, top_p }), more: Object.keys(more).length > 0 ? JSON.stringify(more) : '' }, columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
     results: {},
   }
 }

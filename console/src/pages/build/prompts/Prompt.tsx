@@ -1,5 +1,5 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
-import { EllipsisVertical, Play, Trash2, Undo2 } from 'lucide-react'
+import { EllipsisVertical, FlaskConical, Play, Trash2, Undo2 } from 'lucide-react'
 import { useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useAuditReason } from '@/api/me'
@@ -11,6 +11,7 @@ import { variablesOf } from '@/lib/template'
 import { Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, usePermissionReason } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 import { History } from '@/pages/org/audit/History'
+import { RunOnDataset } from '../evals/RunOnDataset'
 import { VersionRail } from '../shared/VersionRail'
 import { Preview } from './Preview'
 import { PromptTree } from './PromptTree'
@@ -65,7 +66,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const name = `${namespace}/${slug}`
   const [draft, setDraft] = usePersistentState<Draft | null>(`prompt.${name}`, null)
   const [values, setValues] = usePersistentState<Record<string, string>>(`values.${name}`, {})
-  const [open, setOpen] = useState<'save' | 'restore' | 'delete' | null>(null)
+  const [open, setOpen] = useState<'save' | 'restore' | 'delete' | 'evaluate' | null>(null)
   const permissionReason = usePermissionReason('member')
   const auditReason = useAuditReason()
   const set = (change: Partial<PromptSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
@@ -105,6 +106,9 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
         <>
           <Button icon={<Play size={14} aria-hidden />} onClick={() => void leave({ to: '/playground', search: { prompt: `${name}@${shown.version}` } })}>
             Playground
+          </Button>
+          <Button icon={<FlaskConical size={14} aria-hidden />} needs="member" onClick={() => setOpen('evaluate')}>
+            Evaluate
           </Button>
           {isOld ? (
             <Button kind="primary" needs="member" icon={<Undo2 size={14} aria-hidden />} onClick={() => setOpen('restore')}>
@@ -173,6 +177,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           />
         </div>
       </div>
+      {open === 'evaluate' && <RunOnDataset initial={{ provider: 'sandbox', model: 'sandbox-small', prompt: { namespace, slug, version: shown.version } }} onClose={() => setOpen(null)} />}
       {open === 'save' && draft && (
         <SaveDialog
           base={draft.base}

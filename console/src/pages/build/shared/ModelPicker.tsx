@@ -1,6 +1,7 @@
 import { useId } from 'react'
 import { api } from '@/api/client'
 import { useMe } from '@/api/me'
+import { defaultModel } from '@/lib/defaultModel'
 import { money } from '@/lib/format'
 import { Field, Input, Select } from '@/ui'
 
@@ -20,7 +21,8 @@ export function ModelPicker({ provider, model, onChange, quiet }: ModelPickerPro
   const list = useId()
   const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
   const { orgId } = useMe()
-  const named = api.useQuery('get', '/api/v1/orgs/{orgId}/models', { params: { path: { orgId }, query: { limit: 200 } } }, { staleTime: 60_000 })
+  // Must differ from the limit of the list of models: the cache key must not mix infinite and plain queries.
+  const named = api.useQuery('get', '/api/v1/orgs/{orgId}/models', { params: { path: { orgId }, query: { limit: 199 } } }, { staleTime: 60_000 })
   const aliases = (named.data?.models ?? []).filter((one) => one.enabled && !one.name.endsWith('*')).map((one) => ({ id: one.name, input_per_mtok: null, output_per_mtok: null }))
   const known = [...(aliases.length > 0 ? [{ name: AUTO, configured: true, models: aliases }] : []), ...(providers.data?.providers ?? [])]
   const chosen = known.find((one) => one.name === provider)
@@ -32,7 +34,7 @@ export function ModelPicker({ provider, model, onChange, quiet }: ModelPickerPro
       <Field label="Provider" quiet={quiet}>
         <Select
           value={provider}
-          onChange={(event) => onChange(event.target.value, known.find((one) => one.name === event.target.value)?.models[0]?.id ?? '')}
+          onChange={(event) => onChange(event.target.value, defaultModel(known.find((one) => one.name === event.target.value)?.models ?? []))}
           options={names.map((one) => ({ value: one.name, label: one.name === AUTO ? 'named model' : one.configured ? one.name : `${one.name} (no credential)` }))}
         />
       </Field>

@@ -26,7 +26,7 @@ export function EvaluationPart({ evaluations, version, threshold }: EvaluationPa
     <Section title={`Evaluation of v${version}`} aside={shown && <Score score={shown.overall_score} passed={shown.passed} />}>
       {!shown ? (
         <p className="flex items-center gap-2 text-muted" role="status">
-          <LoaderCircle size={14} className="animate-spin" aria-hidden /> Being judged. The verdict appears here by itself.
+          <LoaderCircle size={14} className="animate-spin" aria-hidden /> Evaluating. The result appears here.
         </p>
       ) : (
         <div className="flex flex-col gap-3">

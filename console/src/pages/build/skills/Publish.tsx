@@ -4,6 +4,9 @@ import { invalidate } from '@/api/query'
 import { useAction } from '@/lib/useAction'
 import { Button, ConfirmDialog, ErrorLine, Section, Status, toast } from '@/ui'
 
+/** A lower score of the safety axis is the reason that is shown first. */
+const MIN_SAFETY = 0.5
+
 interface PublishProps {
   skill: Schemas['Skill']
   evaluations: readonly Schemas['Evaluation'][]
@@ -14,14 +17,14 @@ interface PublishProps {
 
 /** Publish state of the skill and the unmet requirements of the publish gate. */
 export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps) {
-  const [confirming, setConfirming] = useState(false)
+  const [confirming, setConfirming] = useState<'publish' | 'withdraw' | null>(null)
   const path = { skillId: skill.id }
   const reason = publishBlocker(skill, evaluations, allowed)
-  const publish = useAction(async () => {
+  const publish = async () => {
     const { published_version } = await unwrap(client.POST('/api/v1/skills/{skillId}/publish', { params: { path } }))
     await invalidate('/api/v1/skills')
-    toast(`The shelf serves version ${published_version}`)
-  })
+    toast(`Version ${published_version} is published`)
+  }
   const judge = useAction(async () => {
     const { queued } = await unwrap(client.POST('/api/v1/skills/{skillId}/evaluate', { params: { path } }))
     if (queued) onJudging()
@@ -41,21 +44,27 @@ export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps
           </p>
         )}
         <div className="flex flex-wrap gap-2">
-          <Button kind="primary" needs="member" busy={publish.busy} blocked={reason ?? false} onClick={publish.run}>
+          <Button kind="primary" needs="member" blocked={reason ?? false} onClick={() => setConfirming('publish')}>
             Publish v{skill.version}
           </Button>
           <Button needs="member" busy={judge.busy} onClick={judge.run}>
             Evaluate again
           </Button>
           {skill.published_version !== null && (
-            <Button kind="danger" needs="member" onClick={() => setConfirming(true)}>
+            <Button kind="danger" needs="member" onClick={() => setConfirming('withdraw')}>
               Withdraw
             </Button>
           )}
         </div>
-        <ErrorLine error={publish.error ?? judge.error} />
+        <ErrorLine error={judge.error} />
       </div>
-      <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title={`Withdraw ${skill.name} from the shelf?`} action="Withdraw" onConfirm={withdraw}>
+      <ConfirmDialog open={confirming === 'publish'} onClose={() => setConfirming(null)} title={`Publish ${skill.name} v${skill.version}?`} action={`Publish v${skill.version}`} tone="primary" onConfirm={publish}>
+        <p>Every organization of this installation can read and adopt it, in this text:</p>
+        <pre className="mt-2 max-h-60 overflow-auto rounded-sm bg-sunken p-2 text-xs whitespace-pre-wrap text-fg" tabIndex={0} role="region" aria-label="Text of the skill">
+          {skill.raw_source}
+        </pre>
+      </ConfirmDialog>
+      <ConfirmDialog open={confirming === 'withdraw'} onClose={() => setConfirming(null)} title={`Withdraw ${skill.name} from the shelf?`} action="Withdraw" onConfirm={withdraw}>
         Nobody can adopt it any more. Copies that were adopted stay.
       </ConfirmDialog>
     </Section>
@@ -78,6 +87,8 @@ function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['
   const ofVersion = evaluations.filter((one) => one.skill_version === skill.version)
   if (ofVersion.some((one) => one.passed && allowed.includes(one.source))) return null
   if (ofVersion.length === 0) return `Version ${skill.version} has not been evaluated yet`
+  const unsafe = ofVersion.find((one) => (one.axes['safety']?.score ?? 1) < MIN_SAFETY)
+  if (unsafe) return `v${skill.version} can't be published because of safety findings: ${unsafe.axes['safety']?.rationale ?? ''}`
   const best = ofVersion.filter((one) => allowed.includes(one.source)).reduce<number | null>((top, one) => Math.max(top ?? 0, one.overall_score), null)
   const reason = best === null ? `none of its evaluations is from ${allowed.join(' or ')}` : `it scored ${best.toFixed(2)} and did not pass`
   return `v${skill.version} can't be published: ${reason}.`

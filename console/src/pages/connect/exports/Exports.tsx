@@ -10,7 +10,7 @@ import { Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, SkeletonCards }
 import { ExportCard } from './ExportCard'
 import { ExportForm } from './ExportForm'
 
-const DESCRIPTION = 'An export sends log rows to a tool of yours as they are made: as OTLP traces to anything that speaks OpenTelemetry, or as signed batches to an address.'
+const DESCRIPTION = 'An export streams logs to your tools: as OTLP traces to any OpenTelemetry backend, or as signed batches to a URL.'
 
 export function Exports() {
   const me = useMe()

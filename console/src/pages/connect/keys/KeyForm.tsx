@@ -10,11 +10,11 @@ import { ScopeBuilder } from './ScopeBuilder'
 import { useDisplayNames } from './useDisplayNames'
 
 /** Creates a key or edits its permissions. */
-export function KeyForm({ apiKey, onClose }: { apiKey: Schemas['Key'] | null; onClose: () => void }) {
+export function KeyForm({ apiKey, initialScopes = [], onClose }: { apiKey: Schemas['Key'] | null; initialScopes?: string[]; onClose: () => void }) {
   const { apps } = useDisplayNames()
   const [name, setName] = useState(apiKey?.name ?? '')
   const [appId, setAppId] = useState(apiKey?.app_id ?? '')
-  const [choice, setChoice] = useState(parseScopes(apiKey?.scopes ?? []))
+  const [choice, setChoice] = useState(parseScopes(apiKey?.scopes ?? initialScopes))
   const [className, setClassName] = useState(apiKey?.class ?? '')
   const [waitMs, setWaitMs] = useState(apiKey?.wait_ms?.toString() ?? '')
   const [maxPriority, setMaxPriority] = useState(apiKey?.max_priority?.toString() ?? '')

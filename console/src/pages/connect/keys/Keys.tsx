@@ -1,5 +1,5 @@
 /** API keys of the organization. */
-import { KeyRound, Plus, Search } from 'lucide-react'
+import { KeyRound, Plus } from 'lucide-react'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
@@ -14,7 +14,7 @@ import { KeyDialog } from './KeyDialog'
 import { KeyTable } from './KeyTable'
 import { useDisplayNames } from './useDisplayNames'
 
-const KEY_STATES = ['usable', 'ended'] as const
+const KEY_STATES = ['ended', 'all'] as const
 
 type Open = { kind: 'create' } | { kind: 'edit' | 'rotate' | 'revoke'; apiKey: Schemas['Key'] }
 
@@ -31,7 +31,8 @@ export function Keys() {
   const term = (q ?? '').toLowerCase()
   const shown = keys.filter(
     (key) =>
-      (state === undefined || isUsable(key, now) === (state === 'usable')) &&
+      // A search finds ended keys too.
+      (state === 'all' || (state === undefined && term !== '') || isUsable(key, now) === (state !== 'ended')) &&
       (term === '' || `${key.name} ${key.key_prefix} ${key.scopes.join(' ')}`.toLowerCase().includes(term)),
   )
   const mayManage = (key: Schemas['Key']): boolean => me.hasRole('admin') || (me.hasRole('member') && key.created_by === me.userId)
@@ -54,10 +55,7 @@ export function Keys() {
         <>
           <div className="flex flex-wrap gap-2">
             <Field label="Search keys" quiet className="w-full sm:w-72">
-              <div className="relative">
-                <Search size={14} className="pointer-events-none absolute top-2 left-2 text-muted" aria-hidden />
-                <Input type="search" className="pl-7" placeholder="Name, prefix or scope" aria-label="Search keys" value={q ?? ''} onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })} />
-              </div>
+              <Input type="search" placeholder="Name, prefix or scope" aria-label="Search keys" value={q ?? ''} onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })} />
             </Field>
             <Field label="State" quiet className="w-40">
               <Select
@@ -65,9 +63,9 @@ export function Keys() {
                 value={state ?? ''}
                 onChange={(event) => void navigate({ search: (old) => ({ ...old, state: KEY_STATES.find((one) => one === event.target.value) }), replace: true })}
                 options={[
-                  { value: '', label: 'All keys' },
-                  { value: 'usable', label: 'Usable' },
+                  { value: '', label: 'Usable' },
                   { value: 'ended', label: 'Expired or revoked' },
+                  { value: 'all', label: 'All keys' },
                 ]}
               />
             </Field>

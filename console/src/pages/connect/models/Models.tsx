@@ -1,5 +1,5 @@
 /** Named models: what a model name means for the organization. */
-import { FileInput, Plus, Search, Waypoints } from 'lucide-react'
+import { FileInput, Plus, Waypoints } from 'lucide-react'
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { api } from '@/api/client'
 import { useMe } from '@/api/me'
@@ -72,8 +72,7 @@ export function Models() {
         <>
           <div className="relative w-full sm:w-72">
             <Field label="Search models" quiet>
-              <Search size={14} className="pointer-events-none absolute top-2 left-2 text-muted" aria-hidden />
-              <Input type="search" className="pl-7" placeholder="Name or target" value={q} onChange={(event) => search(event.target.value)} />
+              <Input type="search" placeholder="Name or target" value={q} onChange={(event) => search(event.target.value)} />
             </Field>
           </div>
           {found.length === 0 ? (

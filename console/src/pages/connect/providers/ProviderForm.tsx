@@ -16,6 +16,9 @@ interface Props {
   onClose: () => void
 }
 
+const ADDRESS_HINTS: Readonly<Record<string, string>> = { 'azure-openai': 'The endpoint of your resource: https://NAME.openai.azure.com. There is no common address.' }
+const KEY_HINTS: Readonly<Record<string, string>> = { bedrock: 'The access key, written ID:SECRET. Sealed with the master key; nobody can read it back.' }
+
 /** Creates or replaces the configuration of a provider. Secrets are write-only. */
 export function ProviderForm({ offer, kinds, onClose }: Props) {
   const { orgId } = useMe()
@@ -65,10 +68,10 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           </Field>
         </div>
       )}
-      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : 'Sealed with the master key; nobody can read it back.'} error={save.fields['api_key']}>
+      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : KEY_HINTS[kind] ?? 'Sealed with the master key; nobody can read it back.'} error={save.fields['api_key']}>
         <SecretInput mono autoComplete="off" autoFocus={offer !== null} value={apiKey} placeholder={stored?.has_api_key ? 'set – replace' : ''} onChange={(event) => setApiKey(event.target.value)} />
       </Field>
-      <Field label="Base URL" hint={isCustom ? 'Paths of requests are appended as they are.' : 'Leave empty for the provider’s own address.'} error={save.fields['base_url']}>
+      <Field label="Base URL" hint={isCustom ? 'Paths of requests are appended as they are.' : (ADDRESS_HINTS[kind] ?? 'Leave empty for the provider’s own address.')} error={save.fields['base_url']}>
         <Input mono type="url" value={baseUrl} placeholder="https://models.example.com" onChange={(event) => setBaseUrl(event.target.value)} />
       </Field>
       <details className="rounded-sm border border-line px-3 py-2" open={credentials.length > 0 || (isCustom && offer !== null)}>

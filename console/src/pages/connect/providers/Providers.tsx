@@ -1,5 +1,5 @@
 /** Providers, their models and their credentials. */
-import { Plus, Search } from 'lucide-react'
+import { Plus } from 'lucide-react'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
@@ -41,8 +41,7 @@ export function Providers() {
         <>
           <div className="relative w-full sm:w-72">
             <Field label="Search providers" quiet>
-              <Search size={14} className="pointer-events-none absolute top-2 left-2 text-muted" aria-hidden />
-              <Input type="search" className="pl-7" placeholder="Name or model" value={q ?? ''} onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })} />
+              <Input type="search" placeholder="Name or model" value={q ?? ''} onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })} />
             </Field>
           </div>
           {shown.length === 0 && <NoMatch what="providers" onClear={() => void navigate({ search: {} })} />}

@@ -22,14 +22,16 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
   const list = api.useInfiniteQuery('get', '/api/v1/webhooks/{webhookId}/deliveries', { params: { path: { webhookId }, query: { ...filter, limit: 50 } } }, { ...cursorPaging, ...pollingOptions(5_000) })
   const rows = list.data?.pages.flatMap((page) => page.deliveries) ?? []
   const set = (change: Partial<typeof search>): void => void navigate({ search: (old) => ({ ...old, ...change }), replace: true })
+  const failed = rows.filter((row) => row.status === 'failed').length
+  const waiting = rows.filter((row) => row.status === 'pending' && row.attempts.length > 0).length
+  // Deliveries that fail are pending until the last attempt.
+  const what = search.status ?? (failed === 0 && waiting > 0 ? 'pending' : 'failed')
   const retryAll = useAction(async () => {
-    const body = { status: search.status ?? ('failed' as const), type: search.type }
+    const body = { status: what, type: search.type }
     const { retried } = await unwrap(client.POST('/api/v1/webhooks/{webhookId}/deliveries/retry', { params: { path: { webhookId } }, body }))
     await invalidate('/api/v1/webhooks')
     toast(`${plural(retried, 'delivery is', 'deliveries are')} sent again`)
   })
-  const failed = rows.filter((row) => row.status === 'failed').length
-  const what = search.status && search.status !== 'failed' ? search.status : 'failed'
   const isFiltered = search.status !== undefined || search.type !== undefined
   return (
     <DockedDrawer
@@ -46,7 +48,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
         <Field label="Event type" quiet className="w-44">
           <Select value={search.type ?? ''} onChange={(event) => set({ type: event.target.value || undefined })} options={[{ value: '', label: 'Any event' }, ...EVENT_TYPES, 'webhook.test']} />
         </Field>
-        <Button needs="admin" busy={retryAll.busy} blocked={rows.length === 0 ? 'There is nothing to send again' : !isFiltered && failed === 0 && 'None of these has failed'} icon={<RotateCw size={14} aria-hidden />} onClick={retryAll.run}>
+        <Button needs="admin" busy={retryAll.busy} blocked={rows.length === 0 ? 'There is nothing to send again' : !isFiltered && failed + waiting === 0 && 'None of these has failed'} icon={<RotateCw size={14} aria-hidden />} onClick={retryAll.run}>
           Retry all {what}
           {search.type && ` ${search.type}`}
         </Button>

@@ -119,7 +119,7 @@ function Headers({ delivery }: { delivery: Schemas['Delivery'] }) {
         <dt className="text-muted">webhook-signature</dt>
         <dd className="break-all">v1,base64(HMAC-SHA256(secret, id.timestamp.body))</dd>
       </dl>
-      <p className="text-xs text-muted">The id is the same in every attempt; the time and the signature are made anew for each. The signature itself is not kept.</p>
+      <p className="text-xs text-muted">The id is the same in every attempt; time and signature differ. Signatures are not stored.</p>
     </div>
   )
 }

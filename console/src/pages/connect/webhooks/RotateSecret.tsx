@@ -19,7 +19,7 @@ export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClos
   if (rotated) {
     const until = rotated.previous_secret_until
     const note = until === null ? 'The old one does not sign any more.' : `Deliveries carry a signature of the old one as well until ${time(until, zone)}.`
-    return <SecretShown title="The secret is replaced" secret={rotated.secret} note={`It is shown only now. ${note}`} onClose={onClose} />
+    return <SecretShown title="The secret is replaced" secret={rotated.secret} note={`Copy it now, you won’t see it again. ${note}`} onClose={onClose} />
   }
   return (
     <FormDialog

@@ -17,7 +17,7 @@ type Open = 'edit' | 'secret' | 'verify' | 'delete' | null
 export function WebhookDetail() {
   const { webhookId } = useParams({ from: '/shell/webhooks/$webhookId' })
   return (
-    <PlanGate needs="webhooks" name="Webhooks" about="A webhook posts events of the organization to an address of yours.">
+    <PlanGate needs="webhooks" name="Webhooks" about="A webhook sends organization events to your endpoint.">
       <Detail webhookId={webhookId} />
     </PlanGate>
   )

@@ -13,7 +13,7 @@ import { Badge, Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, Section,
 import { WebhookForm } from './WebhookForm'
 import { WebhookState } from './WebhookState'
 
-const DESCRIPTION = 'A webhook posts events to an address of yours: a key was rotated, somebody was removed, a budget is spent. Each is signed, retried for a day, and kept with every attempt.'
+const DESCRIPTION = 'A webhook sends events to your endpoint: a key was rotated, a member removed, a budget spent, an alert fired. Deliveries are signed, retried for a day, and recorded with every attempt.'
 
 export function Webhooks() {
   const me = useMe()

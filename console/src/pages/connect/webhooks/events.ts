@@ -1,3 +1,10 @@
+import type { Schemas } from '@/api/client'
+
+export const WEBHOOK_FORMATS: { value: Schemas['WebhookFormat']; label: string }[] = [
+  { value: 'standard', label: 'JSON event (Standard Webhooks)' },
+  { value: 'slack', label: 'Chat message (Slack, Mattermost, Google Chat)' },
+]
+
 /** Webhook event types, grouped by resource. */
 export const EVENT_GROUPS: { name: string; events: { type: string; about: string }[] }[] = [
   {
@@ -29,6 +36,18 @@ export const EVENT_GROUPS: { name: string; events: { type: string; about: string
       { type: 'app.create', about: 'an application was created' },
       { type: 'app.delete', about: 'an application was deleted' },
     ],
+  },
+  {
+    name: 'Alerts and limits',
+    events: [
+      { type: 'alert.fired', about: 'an alert fired' },
+      { type: 'alert.resolved', about: 'an alert was resolved' },
+      { type: 'limit.reached', about: 'a limit refused requests' },
+    ],
+  },
+  {
+    name: 'Audit',
+    events: [{ type: 'audit.checkpoint', about: 'the audit log was signed' }],
   },
 ]
 

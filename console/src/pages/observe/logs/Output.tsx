@@ -9,19 +9,22 @@ const MAX_CHARS = 200
 /** Rows that only pass by while the list is scrolled are not loaded. */
 const SETTLE_MS = 250
 
+/** The beginning of the response of a row; see `OutputOfLog`. */
+export function Output({ row }: { row: LogRow }) {
+  return row.response_stored === 'off' ? <span className="text-muted">not kept</span> : <OutputOfLog logId={row.id} />
+}
+
 /**
  * The beginning of the response. List rows do not carry it, so the visible rows load it one by one, and only while the
  * column is chosen.
  */
-export function Output({ row }: { row: LogRow }) {
+export function OutputOfLog({ logId }: { logId: number }) {
   const [settled, setSettled] = useState(false)
   useEffect(() => {
     const timer = setTimeout(() => setSettled(true), SETTLE_MS)
     return () => clearTimeout(timer)
   }, [])
-  const stored = row.response_stored !== 'off'
-  const text = api.useQuery('get', '/api/v1/logs/{logId}', { params: { path: { logId: row.id } } }, { enabled: settled && stored, staleTime: Number.POSITIVE_INFINITY, gcTime: 60_000, select: (detail) => outputText(detail.response) })
-  if (!stored) return <span className="text-muted">not kept</span>
+  const text = api.useQuery('get', '/api/v1/logs/{logId}', { params: { path: { logId } } }, { enabled: settled, staleTime: Number.POSITIVE_INFINITY, gcTime: 60_000, select: (detail) => outputText(detail.response) })
   if (text.data === undefined) return text.isError ? <span className="text-muted">{NO_VALUE}</span> : <span className="text-muted">…</span>
   return text.data === '' ? NO_VALUE : <span title={text.data}><Marked text={text.data} /></span>
 }

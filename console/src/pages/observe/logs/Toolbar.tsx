@@ -1,4 +1,4 @@
-import { Download, ListFilter, Pause, Play } from 'lucide-react'
+import { BellPlus, Download, ListFilter, Pause, Play } from 'lucide-react'
 import type { ReactNode } from 'react'
 import { Button, Switch } from '@/ui'
 
@@ -12,10 +12,11 @@ interface ToolbarProps {
   /** Null if the list is not live. */
   pause: { paused: boolean; onToggle(): void } | null
   onExport(): void
+  onAlert(): void
 }
 
 /** Buttons below the query box. */
-export function Toolbar({ children, end, facets, own, pause, onExport }: ToolbarProps) {
+export function Toolbar({ children, end, facets, own, pause, onExport, onAlert }: ToolbarProps) {
   return (
     <div className="flex flex-wrap items-center gap-2">
       <Button icon={<ListFilter size={14} aria-hidden />} aria-pressed={facets.open} onClick={facets.onToggle}>
@@ -30,6 +31,7 @@ export function Toolbar({ children, end, facets, own, pause, onExport }: Toolbar
           </Button>
         )}
         {end}
+        <Button square needs="admin" aria-label="Create alert" title="Create an alert on this query" icon={<BellPlus size={14} aria-hidden />} onClick={onAlert} />
         <Button square aria-label="Export" title="Export as CSV or NDJSON" icon={<Download size={14} aria-hidden />} onClick={onExport} />
       </div>
     </div>

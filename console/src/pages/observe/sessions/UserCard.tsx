@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { api } from '@/api/client'
 import { compact, money, time } from '@/lib/format'
+import { term } from '@/lib/query'
 import { usePrefs } from '@/lib/prefs'
 
 /** Totals of the user of a session. */
@@ -12,7 +13,7 @@ export function UserCard({ user }: { user: string }) {
     <section className="card flex min-h-14 flex-wrap items-center gap-x-6 gap-y-1 px-3 py-2" aria-label={`User ${user}`}>
       <div>
         <h2 className="text-xs font-normal text-muted">User</h2>
-        <Link to="/sessions" search={{ user }} className="font-medium text-accent underline">
+        <Link to="/sessions" search={{ query: term('user', user) }} className="font-medium text-accent underline">
           {user}
         </Link>
       </div>

@@ -1,10 +1,11 @@
 /** Search parameters of the session pages. */
+import { joinTerms, term } from '@/lib/query'
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 import { LOG_TABS, type LogTab } from '../log/tabs'
 
 export interface SessionsSearch {
-  user?: string
-  provider?: string
+  /** A query of the query language; a session is listed if one of its requests matches. */
+  query?: string
 }
 
 export const SESSION_VIEWS = ['conversation', 'timeline'] as const
@@ -17,7 +18,12 @@ export interface SessionSearch {
 }
 
 export function readSessionsSearch(search: RawSearch): SessionsSearch {
-  return { user: text(search['user']), provider: text(search['provider']) }
+  const [user, provider] = [text(search['user']), text(search['provider'])]
+  return {
+    query: joinTerms(text(search['query']), user && term('user', user), provider && term('provider', provider)) || undefined,
+    // Parameters of earlier versions: bookmarks go on working.
+    ...{ user: undefined, provider: undefined },
+  }
 }
 
 export function readSessionSearch(search: RawSearch): SessionSearch {

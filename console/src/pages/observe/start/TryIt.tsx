@@ -1,6 +1,8 @@
+import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api } from '@/api/client'
 import { copyText } from '@/lib/clipboard'
+import { defaultModel } from '@/lib/defaultModel'
 import { useShortcuts } from '@/lib/shortcuts'
 import { maskKey, requestSnippets } from '@/lib/snippets'
 import { Field, Radio, Select, Snippets, toast, type Snippet } from '@/ui'
@@ -15,7 +17,7 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
   const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
   const offered = (providers.data?.providers ?? []).filter((provider) => provider.name !== 'sandbox' && provider.models.length > 0).sort((a, b) => Number(b.configured) - Number(a.configured))
   const provider = offered.find((one) => one.name === chosen) ?? offered[0]
-  const target = own && provider ? { provider: provider.name, model: provider.models[0]?.id ?? '' } : SANDBOX
+  const target = own && provider ? { provider: provider.name, model: defaultModel(provider.models), format: 'openai' } : SANDBOX
   const choice = { origin: location.origin, key: rawKey, ...target }
   const snippets: Snippet[] = [...requestSnippets(choice), ownTool(choice)]
 
@@ -46,7 +48,11 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
           <p className="max-w-[52ch] pb-1 text-xs text-muted">
             {provider.configured
               ? 'The gateway adds the credential that is stored for it.'
-              : 'No credential is stored for it yet: add one under Providers, or send your own along, as the SDK does anyway.'}
+              : (
+                  <>
+                    No credential is stored for it yet: add one under <Link to="/providers" search={{ q: provider.name }} className="text-accent underline">Providers</Link>.
+                  </>
+                )}
           </p>
         </div>
       )}

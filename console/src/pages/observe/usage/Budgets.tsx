@@ -25,11 +25,14 @@ export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
       ) : budgets.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No budget is set: nothing limits what can be spent.</p>
       ) : (
-        <ul className="grid gap-x-6 px-3 pb-2 md:grid-cols-2">
-          {budgets.map((budget) => (
-            <BudgetLine key={budget.id} budget={budget} now={now} />
-          ))}
-        </ul>
+        <>
+          <p className="px-3 text-xs text-muted">Budgets count requests through the gateway. Spans received over OTLP are part of the usage above, but of no budget.</p>
+          <ul className="grid gap-x-6 px-3 pb-2 md:grid-cols-2">
+            {budgets.map((budget) => (
+              <BudgetLine key={budget.id} budget={budget} now={now} />
+            ))}
+          </ul>
+        </>
       )}
     </Section>
   )
@@ -47,14 +50,14 @@ function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
         <span className="font-medium">
           {budget.scope === 'org' ? 'Organization' : budget.scope === 'user' ? `user ${budget.scope_id}` : budget.scope}, {budget.period}
         </span>
-        {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">will not hold</Badge>}
+        {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">forecast over limit</Badge>}
         <span className="ml-auto tabular-nums">
           {money(spent)} of {money(limit)}
         </span>
       </div>
       <Meter share={limit === 0 ? 0 : spent / limit} color={over ? 'var(--err)' : heading ? 'var(--warn)' : 'var(--series-1)'} {...(budget.soft_limit_usd !== null && limit > 0 && { mark: budget.soft_limit_usd / limit })} />
       <p className="mt-1 text-xs text-muted">
-        {end === null ? 'Too early to tell where it ends' : `About ${money(end)} by the end`}, starts anew {ago(budget.resets_at, now)}
+        {end === null ? 'No forecast yet' : `Forecast: ${money(end)} at the end`}, resets {ago(budget.resets_at, now)}
       </p>
     </li>
   )

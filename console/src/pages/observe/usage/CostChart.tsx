@@ -6,7 +6,7 @@ import { colorsOf, OTHER_COLOR } from '@/charts/colors'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
 import { money } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { term } from '@/lib/query'
+import { joinTerms, term } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
 import { OTHER, bucketStarts, topSeries } from '@/lib/series'
 import { ErrorPanel, Skeleton } from '@/ui'
@@ -18,6 +18,7 @@ const MAX_NAMED_SERIES = 5
 interface CostChartProps {
   range: Range
   by: Group
+  query: string
   rows: readonly Row[]
   budgets: readonly Schemas['Budget'][]
 }
@@ -26,17 +27,17 @@ interface CostChartProps {
  * Stacked cost over time. The API groups a series only by provider and model; of other groups the largest ones are
  * queried one by one.
  */
-export function CostChart({ range, by, rows, budgets }: CostChartProps) {
+export function CostChart({ range, by, query, rows, budgets }: CostChartProps) {
   const { zone } = usePrefs()
   const navigate = useNavigate()
   const { from, to, interval } = range
   const grouped = by === 'provider' ? 'provider' : 'model'
-  const totals = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped } } }, pollingOptions(60_000))
+  const totals = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped, query: query || undefined } } }, pollingOptions(60_000))
   const isGrouped = by === 'model' || by === 'provider'
   const largest = isGrouped ? [] : rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, MAX_NAMED_SERIES)
   const parts = useQueries({
     queries: largest.map((row) => ({
-      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, query: term(by, row.key ?? '') } } }),
+      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, query: joinTerms(query, term(by, row.key ?? '')) } } }),
       staleTime: 60_000,
     })),
   })
@@ -67,8 +68,8 @@ export function CostChart({ range, by, rows, budgets }: CostChartProps) {
       zone={zone}
       summary={money(total)}
       marks={limits(budgets, interval)}
-      onPick={(begin, end) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end), own: 'show' } })}
-      onRange={(begin, end) => void navigate({ to: '/usage', search: { by, from: iso(begin), to: iso(end) } })}
+      onPick={(begin, end) => void navigate({ to: '/logs', search: { query: query || undefined, from: iso(begin), to: iso(end), own: 'show' } })}
+      onRange={(begin, end) => void navigate({ to: '/usage', search: { by, query: query || undefined, from: iso(begin), to: iso(end) } })}
     />
   )
 }

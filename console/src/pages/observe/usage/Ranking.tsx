@@ -45,6 +45,8 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
     { key: 'saved', header: 'Saved by caching', number: true, from: 'lg', cell: (row) => money(row.cache_saved_usd) },
     { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
     { key: 'p95', header: 'p95', number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
+    // The API has it with a query only.
+    ...(rows.some((row) => row.p99_ms != null) ? [{ key: 'p99', header: 'p99', number: true, from: 'lg' as const, cell: (row: Row) => duration(row.p99_ms) }] : []),
   ]
   return (
     <Section title={`By ${name.toLowerCase()}`} flush>

@@ -1,32 +1,46 @@
 import { useNavigate } from '@tanstack/react-router'
 import { Download } from 'lucide-react'
-import { useState } from 'react'
+import { useRef, useState } from 'react'
 import { api, type Schemas } from '@/api/client'
+import { ApiError } from '@/api/error'
 import { useMe } from '@/api/me'
 import { pollingOptions } from '@/api/query'
 import { toCsv } from '@/lib/csv'
 import { download } from '@/lib/download'
-import { compact, money, percent, plural } from '@/lib/format'
+import { compact, money, percent, plural, time } from '@/lib/format'
+import { usePrefs } from '@/lib/prefs'
+import { joinTerms } from '@/lib/query'
 import { useRange } from '@/lib/useRange'
-import { Button, Empty, ErrorPanel, Section, Select, Skeleton, SkeletonRows, type Column } from '@/ui'
+import { Button, Empty, ErrorPanel, NoMatch, Section, Select, Skeleton, SkeletonRows, type Column } from '@/ui'
+import { QueryBox } from '../query/QueryBox'
 import { Budgets } from './Budgets'
 import { CostChart } from './CostChart'
 import { Ranking } from './Ranking'
-import { GROUPS, type Group } from './search'
+import { GROUPS, type Group, type UsageSearch } from './search'
 import { UserBudget, UserBudgetForm } from './UserBudget'
 
-const NAMES: Record<Group, string> = { model: 'Model', provider: 'Provider', key: 'Key', team: 'Team', app: 'Application', user: 'User', prompt: 'Prompt' }
+const NAMES: Record<Group, string> = { model: 'Model', provider: 'Provider', key: 'Key', team: 'Team', app: 'Application', user: 'User', prompt: 'Prompt', error: 'Error', tool: 'Tool' }
 
-export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
+interface SpendProps {
+  by: Group
+  query: string
+  onChange(change: Pick<UsageSearch, 'by' | 'query'>): void
+}
+
+export function Spend({ by, query, onChange }: SpendProps) {
   const me = useMe()
   const navigate = useNavigate()
   const range = useRange()
+  const { zone } = usePrefs()
+  const box = useRef<HTMLInputElement>(null)
   const { from, to } = range
   const [userBudget, setUserBudget] = useState<string | null>(null)
-  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by } } }, pollingOptions(60_000))
+  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by, query: query || undefined } } }, { ...pollingOptions(60_000), retry: false })
   const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, pollingOptions(60_000))
   // Placeholder data may belong to the previous grouping; ignore it.
-  const rows = breakdown.data?.by === by ? breakdown.data.rows : null
+  const rows = breakdown.data?.by === by ? byFrequency(breakdown.data.rows, by) : null
+  const failure: unknown = breakdown.error
+  const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
 
   const allBudgets = budgets.data?.budgets ?? []
   const budgetColumn: Column<Schemas['BreakdownRow']> = {
@@ -38,17 +52,23 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
   const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(rows ?? [], by))
   return (
     <div className="flex flex-col gap-4 pt-4">
+      <QueryBox value={query} onChange={(next) => onChange({ query: next || undefined })} error={queryError} inputRef={box} placeholder="All requests. Filter: user:maria -source:api metadata.env:prod" />
       <div className="flex flex-wrap items-center gap-2">
         <label className="flex items-center gap-2">
           <span className="text-muted">Group by</span>
-          <Select className="w-36" value={by} onChange={(event) => onBy(event.target.value as Group)} options={GROUPS.map((group) => ({ value: group, label: NAMES[group] }))} />
+          <Select className="w-36" value={by} onChange={(event) => onChange({ by: event.target.value as Group })} options={GROUPS.map((group) => ({ value: group, label: NAMES[group] }))} />
         </label>
-        <Totals rows={rows} by={by} from={from} to={to} />
+        <Totals rows={rows} by={by} query={query} from={from} to={to} />
         <Button className="ml-auto" icon={<Download size={14} aria-hidden />} blocked={!rows?.length && 'There is nothing to download'} onClick={exportCsv}>
           CSV
         </Button>
       </div>
-      {breakdown.isError ? (
+      {breakdown.data?.partial && (
+        <p role="status" className="rounded-sm bg-warn-soft px-3 py-1.5 text-xs">
+          There are too many requests to add up all of them: the numbers begin at {time(breakdown.data.scanned_to, zone)}. Choose a shorter time range for all.
+        </p>
+      )}
+      {queryError ? null : breakdown.isError ? (
         <ErrorPanel error={breakdown.error} what="the usage" onRetry={() => void breakdown.refetch()} />
       ) : !rows ? (
         <>
@@ -61,11 +81,15 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
           </Section>
         </>
       ) : rows.length === 0 ? (
-        <Empty title="Nothing was used in this range">Choose a longer range at the top. Costs appear here within seconds of a request.</Empty>
+        query === '' ? (
+          <Empty title={by === 'tool' ? 'No tools were called in this range' : by === 'error' ? 'No errors in this range' : 'Nothing was used in this range'}>Choose a longer range at the top. Requests appear here within seconds.</Empty>
+        ) : (
+          <NoMatch what="requests" chips={<code className="rounded-sm bg-sunken px-2 py-1 break-all">{query}</code>} onClear={() => onChange({ query: undefined })} />
+        )
       ) : (
         <>
-          <CostChart range={range} by={by} rows={rows} budgets={allBudgets} />
-          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(query) => void navigate({ to: '/logs', search: { query, own: 'show' } })} />
+          <CostChart range={range} by={by} query={query} rows={rows} budgets={allBudgets} />
+          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(group) => void navigate({ to: '/logs', search: { query: joinTerms(query, group), own: 'show' } })} />
         </>
       )}
       {userBudget !== null && <UserBudgetForm user={userBudget} budgets={allBudgets} onClose={() => setUserBudget(null)} />}
@@ -74,10 +98,10 @@ export function Spend({ by, onBy }: { by: Group; onBy(by: Group): void }) {
   )
 }
 
-function Totals({ rows, by, from, to }: { rows: readonly Schemas['BreakdownRow'][] | null; by: Group; from: string; to: string }) {
+function Totals({ rows, by, query, from, to }: { rows: readonly Schemas['BreakdownRow'][] | null; by: Group; query: string; from: string; to: string }) {
   const isUnpriced = rows?.some((row) => row.unpriced > 0) ?? false
   // It is models that have no price, whatever the table is grouped by.
-  const byModel = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, { enabled: isUnpriced && by !== 'model', staleTime: 60_000, placeholderData: (before) => before })
+  const byModel = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model', query: query || undefined } } }, { enabled: isUnpriced && by !== 'model', staleTime: 60_000, placeholderData: (before) => before })
   if (!rows) return null
   const sum = (pick: (row: Schemas['BreakdownRow']) => number | null) => rows.reduce((total, row) => total + (pick(row) ?? 0), 0)
   const models = (by === 'model' ? rows : (byModel.data?.rows ?? [])).filter((row) => row.unpriced > 0).map((row) => row.name)
@@ -93,6 +117,11 @@ function Totals({ rows, by, from, to }: { rows: readonly Schemas['BreakdownRow']
       )}
     </p>
   )
+}
+
+/** Errors rarely cost anything: the most frequent first. */
+function byFrequency(rows: readonly Schemas['BreakdownRow'][], by: Group): readonly Schemas['BreakdownRow'][] {
+  return by === 'error' ? rows.toSorted((a, b) => b.requests - a.requests) : rows
 }
 
 function csvOf(rows: readonly Schemas['BreakdownRow'][], by: Group): string {

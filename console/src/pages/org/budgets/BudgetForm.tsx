@@ -96,7 +96,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
       </div>
       {scope === 'user' && (
         <p className="text-xs text-muted">
-          {chosen === EVERY_USER ? 'Each user may spend this by itself, unless it has a budget of its own.' : `Replaces the budget for each user, if there is one, for ${chosen}.`}
+          {chosen === EVERY_USER ? 'Each user may spend this amount, unless the user has a budget of their own.' : `Replaces the budget for each user, if there is one, for ${chosen}.`}
         </p>
       )}
       {typeof problem === 'string' && (

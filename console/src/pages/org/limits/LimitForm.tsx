@@ -68,7 +68,7 @@ export function LimitForm({ limit, names, onClose }: { limit: Limit | null; name
     if (limit) await unwrap(client.PUT('/api/v1/orgs/{orgId}/limits/{limitId}', { params: { path: { orgId, limitId: limit.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/limits', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
-    toast(limit ? `${body.name} is changed` : `${body.name} holds from now on`)
+    toast(limit ? `Limit ${body.name} saved` : `Limit ${body.name} is in force`)
     onClose()
   })
   const problem =

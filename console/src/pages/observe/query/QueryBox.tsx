@@ -12,10 +12,11 @@ interface QueryBoxProps {
   /** The server's error on the current query. */
   error: ApiError | null
   inputRef: Ref<HTMLInputElement>
+  placeholder?: string
 }
 
 /** The query with completion of fields and values. Enter runs it; an error points at the character. */
-export function QueryBox({ value, onChange, error, inputRef }: QueryBoxProps) {
+export function QueryBox({ value, onChange, error, inputRef, placeholder = 'Search messages, or filter: status:error latency:>2s   /' }: QueryBoxProps) {
   const id = useId()
   const [text, setText] = useState(value)
   const [caret, setCaret] = useState<number | null>(null)
@@ -92,7 +93,7 @@ export function QueryBox({ value, onChange, error, inputRef }: QueryBoxProps) {
           autoCapitalize="off"
           spellCheck={false}
           maxLength={2048}
-          placeholder="Search messages, or filter: status:error latency:>2s   /"
+          placeholder={placeholder}
           value={text}
           onChange={(event) => type(event.target.value, event.target.selectionStart ?? event.target.value.length)}
           // The event may arrive after the focus has left.
