@@ -1,7 +1,11 @@
 //! Prompt templates: text with variables written as `{{name}}`. Syntax errors carry their position. Inserted values are
 //! never parsed as template text.
 
+mod reference;
+
 use std::collections::{HashMap, HashSet};
+
+pub use reference::{MAX_LABELS, PromptReference, VersionSelector, check_label, parse_version};
 
 /// The maximum size of a template in bytes.
 pub const MAX_CONTENT: usize = 128 << 10;
@@ -128,35 +132,6 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// A reference to a prompt: `namespace/slug`, optionally followed by `@version`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PromptReference {
-    pub namespace: String,
-    pub slug: String,
-    pub version: Option<i64>,
-}
-
-impl std::str::FromStr for PromptReference {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        const EXPECTED: &str = "must be namespace/slug or namespace/slug@version";
-        let (name, version) = match text.split_once('@') {
-            Some((name, version)) => (name, Some(parse_version(version).ok_or(EXPECTED)?)),
-            None => (text, None),
-        };
-        let (namespace, slug) = name.split_once('/').ok_or(EXPECTED)?;
-        check_name(namespace).and_then(|()| check_name(slug)).map_err(|_| EXPECTED)?;
-        Ok(Self { namespace: namespace.into(), slug: slug.into(), version })
-    }
-}
-
-/// Parses a version: plain digits, at least 1.
-pub fn parse_version(text: &str) -> Option<i64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|version| digits && *version >= 1)
-}
-
 /// Parses a tag after its opening braces. Returns the name and the text after the closing braces.
 fn variable(tag: &str) -> Result<(&str, &str), &'static str> {
     const EXPECTED: &str = "expected a variable such as {{name}}; write \\{{ for plain braces";
@@ -264,22 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn names_and_references_are_checked() {
+    fn names_are_checked() {
         for good in ["a", "0", "a.b_c-d", &"a".repeat(64)] {
             assert!(check_name(good).is_ok(), "{good}");
         }
         for bad in ["", "A", "-a", ".a", "a/b", "a b", "ü", "a@1", &"a".repeat(65)] {
             assert!(check_name(bad).is_err(), "{bad}");
-        }
-        let reference =
-            |version| PromptReference { namespace: "support".into(), slug: "greeting".into(), version };
-        assert_eq!("support/greeting".parse(), Ok(reference(None)));
-        assert_eq!("support/greeting@12".parse(), Ok(reference(Some(12))));
-        for bad in [
-            "", "support", "support/", "/x", "a/b/c", "a/b@", "a/b@0", "a/b@-1", "a/b@+1", "a/b@x", "A/b",
-            "a/b@1@2",
-        ] {
-            assert!(bad.parse::<PromptReference>().is_err(), "{bad}");
         }
     }
 

@@ -1,13 +1,23 @@
 //! Prompts and their versions. A version never changes. Version numbers have no gaps, because `next_version` locks the
-//! prompt until the new version is committed.
+//! prompt until the new version is committed. Labels, in `labels`, point to versions.
+
+mod labels;
+
+use std::collections::BTreeMap;
 
 use gateway_core::ids::{OrgId, PromptId};
+use gateway_core::prompts::VersionSelector;
 use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
 use crate::row::{Row, args};
 use crate::{Db, StoreError, Tx};
+
+pub use labels::{
+    PromptLabel, count_labels, delete_label, find_label, insert_label, labels_of, list_labels, lock,
+    update_label,
+};
 
 /// A prompt in one of its versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +33,8 @@ pub struct Prompt {
     pub created_at: Timestamp,
     /// When this version was created.
     pub updated_at: Timestamp,
+    /// The labels of the prompt and the versions that they point to.
+    pub labels: BTreeMap<String, i64>,
 }
 
 /// The name of a prompt within its organization.
@@ -44,7 +56,8 @@ pub struct PromptHead {
 
 /// Inserts a prompt with its first version. `Duplicate` when the name is in use.
 pub async fn insert(tx: &mut Tx, org: OrgId, prompt: &Prompt) -> Result<(), StoreError> {
-    let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
+    let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at, labels: _ } =
+        prompt;
     tx.exec(
         "INSERT INTO prompts (org_id, id, namespace, slug, version, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
         args![org, *id, namespace, slug, *version, *created_at],
@@ -104,20 +117,33 @@ pub async fn delete(tx: &mut Tx, org: OrgId, name: PromptName<'_>) -> Result<boo
 }
 
 const COLUMNS: &str = "p.id, p.namespace, p.slug, v.version, v.content, v.created_by, p.created_at, \
-    v.created_at AS updated_at";
+    v.created_at AS updated_at, (SELECT string_agg(a.name || ':' || CAST(a.version AS TEXT), ',') \
+    FROM prompt_labels a WHERE a.prompt_id = p.id) AS labels";
 
-/// One version, or the latest.
+/// The selected version.
 pub async fn find(
     db: &Db,
     org: OrgId,
     name: PromptName<'_>,
-    version: Option<i64>,
+    version: &VersionSelector,
 ) -> Result<Option<Prompt>, StoreError> {
+    let mut values = args![org, name.namespace, name.slug];
+    let selected = match version {
+        VersionSelector::Latest => "v.version = p.version",
+        VersionSelector::Number(version) => {
+            values.push((*version).into());
+            "v.version = $4"
+        }
+        VersionSelector::Label(label) => {
+            values.push(label.as_str().into());
+            "v.version = (SELECT l.version FROM prompt_labels l WHERE l.prompt_id = p.id AND l.name = $4)"
+        }
+    };
     let sql = format!(
-        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \
-         AND v.version = COALESCE($4, p.version) WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3"
+        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id AND {selected} \
+         WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3"
     );
-    let row = db.opt(AssertSqlSafe(sql), args![org, name.namespace, name.slug, version]).await?;
+    let row = db.opt(AssertSqlSafe(sql), values).await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -186,5 +212,6 @@ fn read(row: &Row) -> Result<Prompt, StoreError> {
         created_by: row.get("created_by")?,
         created_at: row.get("created_at")?,
         updated_at: row.get("updated_at")?,
+        labels: labels::parse_list(row.get::<Option<String>>("labels")?.as_deref().unwrap_or_default()),
     })
 }

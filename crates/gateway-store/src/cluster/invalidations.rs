@@ -48,6 +48,13 @@ pub enum Invalidation {
         namespace: String,
         slug: String,
     },
+    /// A label of a prompt that was set, moved or removed.
+    PromptLabel {
+        org: OrgId,
+        namespace: String,
+        slug: String,
+        label: String,
+    },
     /// All versions of a deleted prompt.
     Prompt {
         org: OrgId,

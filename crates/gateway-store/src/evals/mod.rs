@@ -8,10 +8,10 @@ pub use results::{
     list as list_results, list_run_results, live_judged_ids, results_for_export,
 };
 pub use runs::{
-    ItemOutcome, NewRun, PendingSize, Run, RunEnd, RunFilter, RunItem, RunItemError, RunStatus,
+    ItemOutcome, NewRun, PendingSize, PromptScore, Run, RunEnd, RunFilter, RunItem, RunItemError, RunStatus,
     add_case_items, add_log_items, cancel_run, count_unfinished, find as find_run, finish_run,
-    insert as insert_run, item_errors, list as list_runs, pending_items, pending_sizes, record_outcomes,
-    start_run,
+    insert as insert_run, item_errors, list as list_runs, pending_items, pending_sizes, prompt_scores,
+    record_outcomes, start_run,
 };
 
 use gateway_core::evaluators::EvaluatorKind;

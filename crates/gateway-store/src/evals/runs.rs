@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use gateway_core::ids::{DatasetId, OrgId};
+use gateway_core::logs::PromptVersionRef;
 use gateway_core::time::Timestamp;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
@@ -51,6 +52,8 @@ pub struct NewRun<'a> {
     pub begun_by: &'a str,
     pub definition: &'a Value,
     pub target: Option<&'a Value>,
+    /// The prompt of the target.
+    pub prompt: Option<&'a PromptVersionRef>,
     pub created_by: &'a str,
     pub now: Timestamp,
 }
@@ -128,8 +131,8 @@ pub async fn insert(tx: &mut Tx, run: &NewRun<'_>) -> Result<(), StoreError> {
     let (dataset, version) = run.dataset.map_or((None, None), |(dataset, version)| (Some(dataset), version));
     tx.exec(
         "INSERT INTO eval_runs (id, org_id, eval_id, dataset_id, dataset_version, begun_by, status, total, passed, \
-         failed, errors, definition, target, created_by, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, 'queued', 0, 0, 0, 0, $7, $8, $9, $10)",
+         failed, errors, definition, target, created_by, created_at, prompt, prompt_version) \
+         VALUES ($1, $2, $3, $4, $5, $6, 'queued', 0, 0, 0, 0, $7, $8, $9, $10, $11, $12)",
         args![
             run.id,
             run.org,
@@ -140,7 +143,9 @@ pub async fn insert(tx: &mut Tx, run: &NewRun<'_>) -> Result<(), StoreError> {
             json(run.definition),
             run.target.map(Value::to_string),
             run.created_by,
-            run.now
+            run.now,
+            run.prompt.map(|prompt| prompt.name.clone()),
+            run.prompt.map(|prompt| prompt.version)
         ],
     )
     .await
@@ -192,6 +197,47 @@ async fn update_total(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
 pub async fn count_unfinished(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     let sql = "SELECT COUNT(*) AS found FROM eval_runs WHERE org_id = $1 AND finished_at IS NULL";
     tx.opt(sql, args![org]).await?.map_or(Ok(0), |row| row.get("found"))
+}
+
+/// The verdicts of one eval on a version of a prompt, over all runs whose target used it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptScore {
+    pub version: i64,
+    pub eval_id: i64,
+    pub eval_name: String,
+    pub runs: i64,
+    pub passed: i64,
+    pub failed: i64,
+}
+
+/// The scores of a prompt (`namespace/slug`) by version, newest first, and eval.
+pub async fn prompt_scores(
+    db: &Db,
+    org: OrgId,
+    prompt: &str,
+    limit: i64,
+) -> Result<Vec<PromptScore>, StoreError> {
+    let rows = db
+        .all(
+            "SELECT r.prompt_version AS version, r.eval_id, e.name, COUNT(*) AS runs, \
+             CAST(SUM(r.passed) AS BIGINT) AS passed, CAST(SUM(r.failed) AS BIGINT) AS failed \
+             FROM eval_runs r JOIN evals e ON e.id = r.eval_id WHERE r.org_id = $1 AND r.prompt = $2 \
+             GROUP BY r.prompt_version, r.eval_id, e.name ORDER BY r.prompt_version DESC, r.eval_id LIMIT $3",
+            args![org, prompt, limit],
+        )
+        .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(PromptScore {
+                version: row.get("version")?,
+                eval_id: row.get("eval_id")?,
+                eval_name: row.get("name")?,
+                runs: row.get("runs")?,
+                passed: row.get("passed")?,
+                failed: row.get("failed")?,
+            })
+        })
+        .collect()
 }
 
 pub async fn find(db: &Db, org: OrgId, id: i64) -> Result<Option<Run>, StoreError> {

@@ -24,6 +24,9 @@ impl InvalidationHandler for App {
             Invalidation::PromptVersion { org, namespace, slug } => {
                 prompts.invalidate_latest(*org, namespace, slug);
             }
+            Invalidation::PromptLabel { org, namespace, slug, label } => {
+                prompts.invalidate_label(*org, namespace, slug, label);
+            }
             Invalidation::Prompt { org, namespace, slug } => prompts.invalidate(*org, namespace, slug),
             Invalidation::BudgetLeases(org) => self.proxy.budgets.recall(*org),
             Invalidation::UserBudgetLeases { org, user } => self.proxy.budgets.recall_user(*org, user),

@@ -2,6 +2,7 @@
 //! and added to the request as its system prompt. Parsed templates are cached, so that a request with a known prompt
 //! does not wait for the database.
 
+mod labels;
 mod write;
 
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::system_prompt::prepend_system_prompt;
 use gateway_core::logs::PromptVersionRef;
-use gateway_core::prompts::{PromptReference, RenderError, Template};
+use gateway_core::prompts::{PromptReference, RenderError, Template, VersionSelector};
 use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
@@ -20,6 +21,7 @@ use crate::cluster::Cluster;
 use crate::loading_cache::LoadingCache;
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
+pub use labels::LabelMove;
 pub use write::{Change, check_content};
 
 pub const PROMPT: &str = "x-gateway-prompt";
@@ -99,7 +101,7 @@ impl Prompts {
             .get(key, || async {
                 let (org, PromptReference { namespace, slug, version }) = key;
                 let name = PromptName { namespace, slug };
-                let Some(stored) = store::find(&self.services.db, *org, name, *version).await? else {
+                let Some(stored) = store::find(&self.services.db, *org, name, version).await? else {
                     return Ok(None);
                 };
                 let template = Template::parse(&stored.content).map_err(Problem::internal)?;
@@ -119,8 +121,7 @@ impl Prompts {
     ) -> ApiResult<(Bytes, PromptVersionRef)> {
         let PromptDirective { prompt, variables } = directive;
         let cached = self.find(org, prompt).await?;
-        let cached =
-            cached.ok_or_else(|| Problem::field(PROMPT, "there is no such prompt in this organization"))?;
+        let cached = cached.ok_or_else(|| Problem::field(PROMPT, prompt.missing()))?;
         let text = cached.template.render(variables).map_err(|error| render_problem(VARIABLES, error))?;
         let body = prepend_system_prompt(operation, body, &text)
             .map_err(|error| Problem::field(PROMPT, error.to_string()))?;
@@ -130,8 +131,17 @@ impl Prompts {
 
     /// Invalidates the latest version, because there is a newer one.
     pub fn invalidate_latest(&self, org: OrgId, namespace: &str, slug: &str) {
-        let latest = PromptReference { namespace: namespace.into(), slug: slug.into(), version: None };
-        self.cache.invalidate(&(org, latest));
+        self.invalidate_selected(org, namespace, slug, VersionSelector::Latest);
+    }
+
+    /// Invalidates a label, because it points to another version now or is gone.
+    pub fn invalidate_label(&self, org: OrgId, namespace: &str, slug: &str, label: &str) {
+        self.invalidate_selected(org, namespace, slug, VersionSelector::Label(label.into()));
+    }
+
+    fn invalidate_selected(&self, org: OrgId, namespace: &str, slug: &str, version: VersionSelector) {
+        let (namespace, slug) = (namespace.into(), slug.into());
+        self.cache.invalidate(&(org, PromptReference { namespace, slug, version }));
     }
 
     /// Invalidates all versions of a prompt.
@@ -184,9 +194,11 @@ mod tests {
     fn the_headers_name_a_prompt_and_its_values() {
         assert!(read(None, None).unwrap().is_none());
         let directive = read(Some(" support/hello@3 "), Some(r#"{"name": "Zoë"}"#)).unwrap().unwrap();
-        assert_eq!(directive.prompt.version, Some(3));
+        assert_eq!(directive.prompt.version, VersionSelector::Number(3));
         assert_eq!(directive.variables["name"], "Zoë");
-        assert!(read(Some("support/hello"), None).unwrap().unwrap().variables.is_empty());
+        let directive = read(Some("support/hello@production"), None).unwrap().unwrap();
+        assert_eq!(directive.prompt.version, VersionSelector::Label("production".into()));
+        assert!(directive.variables.is_empty());
     }
 
     #[test]
@@ -196,6 +208,7 @@ mod tests {
             (Some("hello"), None, PROMPT),
             (Some("Support/hello"), None, PROMPT),
             (Some("support/hello@0"), None, PROMPT),
+            (Some("support/hello@v2"), None, PROMPT),
             (Some("support/héllo"), None, PROMPT),
             (None, Some("{}"), VARIABLES),
             (Some("a/b"), Some("[]"), VARIABLES),

@@ -1,5 +1,7 @@
 //! Creates prompts and new versions of them.
 
+use std::collections::BTreeMap;
+
 use gateway_core::audit::Draft;
 use gateway_core::prompts::{MAX_CONTENT, Template, check_name};
 use gateway_core::quotas::Quota;
@@ -53,6 +55,7 @@ impl Prompts {
             created_by: Some(author.actor()),
             created_at: now,
             updated_at: now,
+            labels: BTreeMap::new(),
         };
         let mut tx = db.begin().await?;
         quotas::check(&self.services, &mut tx, &author.org, Quota::Prompts).await?;
@@ -91,6 +94,7 @@ impl Prompts {
         }
         let new = NewVersion { version, content: &content, created_by: Some(&actor), created_at: now };
         store::insert_version(&mut tx, id, &new).await?;
+        let labels = store::labels_of(&mut tx, id).await?;
         tx.record(entry_of(entry, name, (Some(current), version), &content));
         let (namespace, slug) = (name.namespace.to_owned(), name.slug.to_owned());
         let stale = Invalidation::PromptVersion { org, namespace, slug };
@@ -105,6 +109,7 @@ impl Prompts {
             created_by: Some(actor),
             created_at,
             updated_at: now,
+            labels,
         }))
     }
 }

@@ -278,6 +278,9 @@ async fn content(walk: &mut Walk<'_>) {
     walk.step("put /prompts/{namespace}/{slug}", &ids, json!({"content": "y"})).await;
     let saved = json!({"namespace": "n", "slug": "s", "content": "z"});
     walk.step("post /playground/save-version", &[], saved).await;
+    let labelled = [("namespace", "n"), ("slug", "s"), ("label", "production")];
+    walk.step("put /prompts/{namespace}/{slug}/labels/{label}", &labelled, json!({"version": 1})).await;
+    walk.step("delete /prompts/{namespace}/{slug}/labels/{label}", &labelled, Value::Null).await;
     walk.step("delete /prompts/{namespace}/{slug}", &ids, Value::Null).await;
     let dataset = text(&walk.step("post /datasets", &[], json!({"name": "d"})).await["id"]);
     let ids = [("datasetId", dataset.as_str())];

@@ -98,6 +98,17 @@ async fn plans_providers_and_prompts_changed_on_one_node_are_so_on_the_others() 
     assert!(render().send().await.text().contains("be brief"));
     cluster.manage(0, Method::PUT, path).json(json!({"content": "be long"})).send().await.expect(200);
     wait_for_response(SECOND, render, |answer| answer.text().contains("be long")).await;
+    let label = format!("{path}/labels/production");
+    cluster.manage(0, Method::PUT, &label).json(json!({"version": 1})).send().await.expect(200);
+    let labelled = || {
+        let path = format!("{path}/render?version=production");
+        cluster.manage(1, Method::POST, &path).json(json!({"variables": {}}))
+    };
+    assert!(labelled().send().await.text().contains("be brief"));
+    cluster.manage(0, Method::PUT, &label).json(json!({"version": 2})).send().await.expect(200);
+    wait_for_response(SECOND, labelled, |answer| answer.text().contains("be long")).await;
+    cluster.manage(0, Method::DELETE, &label).send().await.expect(200);
+    wait_for_response(SECOND, labelled, |answer| answer.status == 404).await;
     cluster.manage(0, Method::DELETE, path).send().await.expect(200);
     wait_for_response(SECOND, render, |answer| answer.status == 404).await;
 }

@@ -539,6 +539,7 @@ on_both!(only_so_many_runs_may_wait, |app| async move {
             begun_by: "manual",
             definition: &json!({}),
             target: None,
+            prompt: None,
             created_by: "test",
             now: app.app.services.clock.now(),
         };

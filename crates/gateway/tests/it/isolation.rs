@@ -63,6 +63,8 @@ impl Things {
         app.write(std::slice::from_ref(&log)).await;
         let prompt = json!({"namespace": "theirs", "slug": "prompt", "content": "x"});
         make("/api/v1/prompts".into(), prompt, "/id").await;
+        let label = app.put("/api/v1/prompts/theirs/prompt/labels/production", json!({"version": 1}));
+        label.bearer(&of.token).send().await.expect(200);
         let dataset = make("/api/v1/datasets".into(), json!({"name": "d"}), "/id").await;
         let below_dataset = |what: &str| format!("/api/v1/datasets/{dataset}/{what}");
         let case = make(below_dataset("cases"), json!({"input": "x"}), "/id").await;
@@ -144,6 +146,7 @@ impl Things {
             "namespace" => "theirs",
             "slug" => "prompt",
             "version" => "1",
+            "label" => "production",
             "datasetId" => &self.dataset,
             "caseId" => &self.case,
             "evalId" => &self.eval,
@@ -174,7 +177,7 @@ impl Things {
 /// A well-formed id that no resource has.
 fn nothing(param: &str) -> String {
     match param {
-        "name" => "absent".into(),
+        "name" | "label" => "absent".into(),
         "logId" | "evalId" | "runId" => "4711".into(),
         "version" => "7".into(),
         _ => uuid::Uuid::new_v4().to_string(),
@@ -191,6 +194,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
             json!({"hard_limit_usd": 1})
         } else if path.contains("/limits") {
             json!({"name": "mine", "requests": 1})
+        } else if path.contains("/labels/") {
+            json!({"version": 1})
         } else if path.ends_with("/mute") {
             json!({"minutes": 1})
         } else if path.contains("/alerts") {

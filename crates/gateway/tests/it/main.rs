@@ -107,6 +107,7 @@ mod otel;
 mod own_usage;
 mod playground;
 mod prompt_caching;
+mod prompt_labels;
 mod prompt_requests;
 mod prompts;
 mod providers;

@@ -5,6 +5,7 @@ use gateway::prompts::PromptDirective;
 use gateway_core::ids::OrgId;
 use gateway_core::llm::paths::Operation;
 use gateway_core::logs::PromptVersionRef;
+use gateway_store::prompts::{self as store, PromptLabel, PromptName};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -72,11 +73,48 @@ on_both!(a_known_prompt_needs_no_database, |app| async move {
     create(&app, &ada, "hello", "Be {{how}}.").await.expect(201);
     let asked = header("support/hello", r#"{"how": "kind"}"#);
     put_into(&app, &ada.org_id, &asked).await.unwrap();
+    // Without an invalidation, which could arrive only after the label was read.
+    let (org, name) = (ada.org_id.parse().unwrap(), PromptName { namespace: "support", slug: "hello" });
+    let mut tx = app.app.services.db.begin().await.unwrap();
+    let (prompt_id, version) = store::lock(&mut tx, org, name).await.unwrap().unwrap();
+    let now = app.app.services.clock.now();
+    let label = PromptLabel {
+        prompt_id,
+        name: "production".into(),
+        version,
+        previous_version: None,
+        updated_by: None,
+        created_at: now,
+        updated_at: now,
+    };
+    store::insert_label(&mut tx, &label).await.unwrap();
+    tx.commit().await.unwrap();
+    let labelled = header("support/hello@production", r#"{"how": "kind"}"#);
+    put_into(&app, &ada.org_id, &labelled).await.unwrap();
     app.app.services.db.close().await;
+    put_into(&app, &ada.org_id, &labelled).await.unwrap();
     let (body, _) = put_into(&app, &ada.org_id, &asked).await.unwrap();
     assert_eq!(body["messages"][0]["content"], "Be kind.");
     let unknown = put_into(&app, &ada.org_id, &header("support/other", "{}")).await.unwrap_err();
     assert_eq!(unknown.status, 503);
+});
+
+on_both!(a_moved_label_is_never_hidden_by_a_reader_at_the_same_time, |app| async move {
+    let ada = app.signup("acme").await;
+    create(&app, &ada, "hello", "1").await.expect(201);
+    for version in 2..=6 {
+        update(&app, &ada, json!({"content": version.to_string()})).await.expect(200);
+    }
+    let path = format!("{HELLO}/labels/production");
+    let asked = header("support/hello@production", "{}");
+    for version in [1, 6, 2, 5, 3, 4] {
+        let moved = app.put(&path, json!({"version": version})).bearer(&ada.token).send();
+        let readers = futures_util::future::join_all((0..4).map(|_| put_into(&app, &ada.org_id, &asked)));
+        let (moved, _) = tokio::join!(moved, readers);
+        moved.expect(200);
+        let (body, used) = put_into(&app, &ada.org_id, &asked).await.unwrap();
+        assert_eq!((&body["messages"][0]["content"], used.version), (&json!(version.to_string()), version));
+    }
 });
 
 on_both!(a_change_is_never_hidden_by_a_reader_at_the_same_time, |app| async move {

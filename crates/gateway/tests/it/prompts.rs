@@ -46,6 +46,7 @@ on_both!(a_prompt_is_created_changed_read_and_deleted, |app| async move {
             "created_at",
             "created_by",
             "id",
+            "labels",
             "namespace",
             "slug",
             "updated_at",
@@ -243,7 +244,8 @@ on_both!(bad_fields_are_named_and_sizes_are_bounded, |app| async move {
     for (path, named) in [
         (format!("{HELLO}/versions/one"), "version"),
         (format!("{HELLO}/versions/0"), "version"),
-        (format!("{HELLO}?version=one"), "version"),
+        (format!("{HELLO}?version=One"), "version"),
+        (format!("{HELLO}?version=v1"), "version"),
         (format!("{HELLO}?version=-1"), "version"),
         (format!("{PROMPTS}?namespace=A"), "namespace"),
         (format!("{PROMPTS}?limit=0"), "limit"),

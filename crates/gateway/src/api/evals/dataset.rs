@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use gateway_core::ids::DatasetId;
+use gateway_core::logs::PromptVersionRef;
+use gateway_core::prompts::{PromptReference, VersionSelector};
 use gateway_store::datasets::{self, Edition};
 use gateway_store::evals;
 use gateway_store::prompts::{self, PromptName};
@@ -54,8 +56,8 @@ struct TargetRequest {
 struct PromptRequest {
     namespace: String,
     slug: String,
-    /// Default: the latest version.
-    version: Option<i64>,
+    /// A version number or a label, which is resolved when the run starts. Default: the latest version.
+    version: Option<VersionSelector>,
     /// Values that are used for all cases.
     variables: Option<HashMap<String, String>>,
 }
@@ -94,8 +96,12 @@ pub(super) async fn eval_dataset(
         None => None,
         Some(target) => Some(checked_target(&app, &caller, target).await?),
     };
+    let prompt = target.as_ref().and_then(|target| target.prompt.as_ref()).map(|prompt| PromptVersionRef {
+        name: format!("{}/{}", prompt.namespace, prompt.slug),
+        version: prompt.version,
+    });
     let target = target.map(serde_json::to_value).transpose().map_err(Problem::internal)?;
-    let input = RunInput { dataset: Some((id, version)), target: target.as_ref() };
+    let input = RunInput { dataset: Some((id, version)), target: target.as_ref(), prompt: prompt.as_ref() };
     let run = start_run(&app, &caller, &eval, input, async |tx, run| {
         // The lock makes the items a consistent snapshot of the cases.
         datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
@@ -125,12 +131,12 @@ async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) ->
     let prompt = match prompt {
         None => None,
         Some(PromptRequest { namespace, slug, version, variables }) => {
-            let name = PromptName { namespace: &namespace, slug: &slug };
-            let found = prompts::find(&app.services.db, caller.org.id, name, version).await?;
-            let found = found.ok_or_else(|| {
-                Problem::field("target.prompt", "no such prompt or version in this organization")
-            })?;
+            let reference = PromptReference { namespace, slug, version: version.unwrap_or_default() };
+            let name = PromptName { namespace: &reference.namespace, slug: &reference.slug };
+            let found = prompts::find(&app.services.db, caller.org.id, name, &reference.version).await?;
+            let found = found.ok_or_else(|| Problem::field("target.prompt", reference.missing()))?;
             let variables = variables.unwrap_or_default();
+            let PromptReference { namespace, slug, version: _ } = reference;
             Some(Prompt { namespace, slug, version: found.version, content: found.content, variables })
         }
     };

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::DatasetId;
-use gateway_core::logs::LogSource;
+use gateway_core::logs::{LogSource, PromptVersionRef};
 use gateway_core::time::Timestamp;
 use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, RunStatus, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
@@ -101,6 +101,8 @@ pub(super) async fn check_may_run(app: &App, caller: &Identity, eval: &Eval) -> 
 pub(super) struct RunInput<'a> {
     pub dataset: Option<(DatasetId, Option<i64>)>,
     pub target: Option<&'a Value>,
+    /// The prompt of the target.
+    pub prompt: Option<&'a PromptVersionRef>,
 }
 
 /// Stores a run with its items and enqueues its job.
@@ -108,7 +110,7 @@ pub(super) async fn start_run(
     app: &Audited,
     caller: &Identity,
     eval: &Eval,
-    RunInput { dataset, target }: RunInput<'_>,
+    RunInput { dataset, target, prompt }: RunInput<'_>,
     add_items: impl AsyncFnOnce(&mut Tx, i64) -> ApiResult<()>,
 ) -> ApiResult<Run> {
     let (org, id) = (caller.org.id, app.services.ids.next_row_id());
@@ -129,6 +131,7 @@ pub(super) async fn start_run(
         begun_by: if dataset.is_some() { "dataset" } else { "manual" },
         definition: &definition,
         target,
+        prompt,
         created_by: &caller.actor(),
         now: app.services.clock.now(),
     };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use gateway_core::ids::PlayId;
 use gateway_core::json::SharedJson;
-use gateway_core::prompts::{Template, check_name};
+use gateway_core::prompts::{PromptReference, Template, VersionSelector, check_name};
 use gateway_store::playground::{self, PlaygroundRun};
 use gateway_store::prompts::{self, PromptName};
 use schemars::JsonSchema;
@@ -27,8 +27,8 @@ use crate::prompts::{Change, check_content, render_problem};
 pub(super) struct PromptRequest {
     namespace: String,
     slug: String,
-    /// Default: the latest version.
-    version: Option<i64>,
+    /// A version number or a label. Default: the latest version.
+    version: Option<VersionSelector>,
     variables: Option<HashMap<String, String>>,
 }
 
@@ -52,13 +52,14 @@ pub(super) async fn conversation(
             messages.ok_or_else(|| Problem::field("messages", "is required unless prompt is given"))?;
         return Conversation::new(&messages, None);
     };
-    let name = PromptName { namespace: &prompt.namespace, slug: &prompt.slug };
-    let found = prompts::find(&app.services.db, caller.org.id, name, prompt.version).await?;
-    let found =
-        found.ok_or_else(|| Problem::field("prompt", "no such prompt or version in this organization"))?;
+    let PromptRequest { namespace, slug, version, variables } = prompt;
+    let reference = PromptReference { namespace, slug, version: version.unwrap_or_default() };
+    let name = PromptName { namespace: &reference.namespace, slug: &reference.slug };
+    let found = prompts::find(&app.services.db, caller.org.id, name, &reference.version).await?;
+    let found = found.ok_or_else(|| Problem::field("prompt", reference.missing()))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
     let rendered = template
-        .render(&prompt.variables.unwrap_or_default())
+        .render(&variables.unwrap_or_default())
         .map_err(|error| render_problem("prompt.variables", error))?;
     let message = |role: &str| json!({"role": role, "content": rendered});
     let messages = match messages {

@@ -17,11 +17,18 @@ use crate::problem::ApiResult;
 
 /// How much of the range was added up. Present with `query`, and by error.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Coverage {
+pub(in crate::api) struct Coverage {
     /// There were too many rows to add up: only those since `scanned_to` are.
     partial: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     scanned_to: Option<Timestamp>,
+}
+
+impl Coverage {
+    /// Of sums that were read back to `scanned_to`, or over the whole range.
+    pub(in crate::api) fn new(scanned_to: Option<Timestamp>) -> Self {
+        Self { partial: scanned_to.is_some(), scanned_to }
+    }
 }
 
 /// What usage is grouped by.
@@ -92,10 +99,10 @@ pub(super) async fn find(
     let search = LogSearch::with_usage_filter(query.unwrap_or_default(), filter);
     let split = (range, interval, group.map(Group::field));
     let MatchingUsage { usage, scanned_to } = logs::usage_matching(&stored, org, &search, split).await?;
-    Ok(Found { usage, coverage: Some(Coverage { partial: scanned_to.is_some(), scanned_to }) })
+    Ok(Found { usage, coverage: Some(Coverage::new(scanned_to)) })
 }
 
 /// Sums have more percentiles where rows were asked for.
-pub(super) fn sums_of(totals: &Totals, coverage: Option<&Coverage>) -> Sums {
+pub(in crate::api) fn sums_of(totals: &Totals, coverage: Option<&Coverage>) -> Sums {
     if coverage.is_some() { Sums::of_query(totals) } else { totals.into() }
 }

@@ -24,7 +24,8 @@ use super::response::Json;
 use crate::app::App;
 use crate::auth::RowAccess;
 use crate::problem::{ApiResult, Problem};
-use matching::{Coverage, Found, Group, Split, find, sums_of};
+pub(super) use matching::{Coverage, sums_of};
+use matching::{Found, Group, Split, find};
 pub(super) use pauses::PauseView;
 
 pub(super) const DEFAULT_DAYS: i64 = 30;

@@ -1,12 +1,19 @@
-//! Prompt templates with immutable versions: every update creates a new version.
+//! Prompt templates with immutable versions: every update creates a new version. Labels, in `labels`, point to versions;
+//! `usage` has the usage and the scores of each version.
 
-use std::collections::HashMap;
+mod labels;
+mod usage;
+
+use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::{FromRequestParts, State};
 use gateway_core::ids::PromptId;
-use gateway_core::prompts::{PromptReference, Template, check_name, parse_version};
+use gateway_core::prompts::{
+    PromptReference, Template, VersionSelector, check_label, check_name, parse_version,
+};
 use gateway_core::time::Timestamp;
 use gateway_store::prompts::{self, Prompt, PromptName};
+use http::StatusCode;
 use http::request::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,15 +30,31 @@ use crate::problem::{ApiResult, Problem};
 use crate::prompts::{Change, check_content, render_problem};
 
 pub fn area() -> Area {
-    Area::new("prompts", "Prompt templates with immutable versions.")
+    Area::new("prompts", "Prompt templates with immutable versions, and labels that point to versions.")
         .post("/prompts", create, "Create a prompt with version 1")
         .get("/prompts", list, "List the prompts, each in its latest version")
-        .get("/prompts/{namespace}/{slug}", get, "Get the latest version, or the given one")
+        .get("/prompts/{namespace}/{slug}", get, "Get the latest version, or the given version or label")
         .put("/prompts/{namespace}/{slug}", update, "Create a new version")
         .delete("/prompts/{namespace}/{slug}", delete, "Delete a prompt and all its versions")
         .get("/prompts/{namespace}/{slug}/versions", versions, "List all versions, newest first")
         .get("/prompts/{namespace}/{slug}/versions/{version}", version, "Get one version")
         .post("/prompts/{namespace}/{slug}/render", render, "Render a prompt with values for its variables")
+        .get(
+            "/prompts/{namespace}/{slug}/labels",
+            labels::list,
+            "List the labels and the versions they point to",
+        )
+        .put(
+            "/prompts/{namespace}/{slug}/labels/{label}",
+            labels::put,
+            "Set a label, or move it to another version",
+        )
+        .delete("/prompts/{namespace}/{slug}/labels/{label}", labels::delete, "Remove a label")
+        .get(
+            "/prompts/{namespace}/{slug}/usage",
+            usage::usage,
+            "Get usage, cost and eval verdicts of each version",
+        )
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -50,15 +73,29 @@ pub(super) struct PromptView {
     created_at: Timestamp,
     /// When this version was created.
     updated_at: Timestamp,
+    /// The labels of the prompt and the versions that they point to.
+    labels: BTreeMap<String, i64>,
 }
 
 impl TryFrom<Prompt> for PromptView {
     type Error = Problem;
 
     fn try_from(prompt: Prompt) -> ApiResult<Self> {
-        let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at } = prompt;
+        let Prompt { id, namespace, slug, version, content, created_by, created_at, updated_at, labels } =
+            prompt;
         let variables = Template::parse(&content).map_err(Problem::internal)?.variables().to_vec();
-        Ok(Self { id, namespace, slug, content, version, variables, created_by, created_at, updated_at })
+        Ok(Self {
+            id,
+            namespace,
+            slug,
+            content,
+            version,
+            variables,
+            created_by,
+            created_at,
+            updated_at,
+            labels,
+        })
     }
 }
 
@@ -94,6 +131,7 @@ impl OperationInput for PromptPath {
 struct Namespace(String);
 struct Slug(String);
 struct Version(i64);
+struct Label(String);
 
 macro_rules! name_params {
     ($($type:ident = $name:literal),+ $(,)?) => {$(
@@ -112,6 +150,19 @@ macro_rules! name_params {
     )+};
 }
 name_params!(Namespace = "namespace", Slug = "slug");
+
+impl FromPath for Label {
+    const NAME: &'static str = "label";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        check_label(text).map_err(str::to_owned)?;
+        Ok(Self(text.to_owned()))
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,63}$"})
+    }
+}
 
 impl FromPath for Version {
     const NAME: &'static str = "version";
@@ -180,18 +231,16 @@ async fn list(
 
 #[derive(Deserialize, JsonSchema)]
 struct VersionParams {
-    /// Default: the latest version.
-    #[schemars(range(min = 1))]
-    version: Option<i64>,
+    /// A version number or a label such as `production`. Default: the latest version.
+    version: Option<VersionSelector>,
 }
 
-impl VersionParams {
-    fn checked(&self) -> ApiResult<Option<i64>> {
-        match self.version {
-            Some(version) if version < 1 => {
-                Err(Problem::field("version", "must be a whole number of at least 1"))
-            }
-            version => Ok(version),
+/// 404 that names what is missing.
+fn not_found(reference: &PromptReference) -> Problem {
+    match reference.version {
+        VersionSelector::Latest => Problem::not_found(),
+        VersionSelector::Number(_) | VersionSelector::Label(_) => {
+            Problem::new(StatusCode::NOT_FOUND, "not_found", reference.missing())
         }
     }
 }
@@ -202,9 +251,11 @@ async fn get(
     path: PromptPath,
     QueryParams(params): QueryParams<VersionParams>,
 ) -> ApiResult<Json<PromptView>> {
-    let version = params.checked()?;
-    let found = prompts::find(&app.services.db, caller.org.id, path.name(), version).await?;
-    found.ok_or_else(Problem::not_found)?.try_into().map(Json)
+    let PromptPath { namespace, slug } = path;
+    let reference = PromptReference { namespace, slug, version: params.version.unwrap_or_default() };
+    let name = PromptName { namespace: &reference.namespace, slug: &reference.slug };
+    let found = prompts::find(&app.services.db, caller.org.id, name, &reference.version).await?;
+    found.ok_or_else(|| not_found(&reference))?.try_into().map(Json)
 }
 
 async fn version(
@@ -213,7 +264,9 @@ async fn version(
     path: PromptPath,
     PathParam(Version(version)): PathParam<Version>,
 ) -> ApiResult<Json<PromptView>> {
-    let found = prompts::find(&app.services.db, caller.org.id, path.name(), Some(version)).await?;
+    let found =
+        prompts::find(&app.services.db, caller.org.id, path.name(), &VersionSelector::Number(version))
+            .await?;
     found.ok_or_else(Problem::not_found)?.try_into().map(Json)
 }
 
@@ -269,7 +322,9 @@ async fn versions(
     let found = prompts::list_versions(&app.services.db, caller.org.id, path.name(), &page).await?;
     // Every prompt has a version, so an empty first page means that the prompt does not exist.
     if found.rows.is_empty()
-        && prompts::find(&app.services.db, caller.org.id, path.name(), None).await?.is_none()
+        && prompts::find(&app.services.db, caller.org.id, path.name(), &VersionSelector::Latest)
+            .await?
+            .is_none()
     {
         return Err(Problem::not_found());
     }
@@ -300,9 +355,9 @@ async fn render(
     OptionalBody(Variables { variables }): OptionalBody<Variables>,
 ) -> ApiResult<Json<Rendered>> {
     let PromptPath { namespace, slug } = path;
-    let reference = PromptReference { namespace, slug, version: params.checked()? };
+    let reference = PromptReference { namespace, slug, version: params.version.unwrap_or_default() };
     let known = app.proxy.prompts.find(caller.org.id, &reference).await?;
-    let template = &known.as_ref().ok_or_else(Problem::not_found)?.template;
+    let template = &known.as_ref().ok_or_else(|| not_found(&reference))?.template;
     let rendered = template.render(&variables).map_err(|error| render_problem("variables", error))?;
     Ok(Json(Rendered { rendered, unused: template.unused(&variables) }))
 }
