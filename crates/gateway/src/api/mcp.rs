@@ -82,7 +82,7 @@ fn request(caller: McpCaller, target: Target, body: Bytes) -> McpRequest {
 }
 
 async fn post_all(State(app): AppState, caller: McpCaller, Message(body): Message) -> ApiResult<McpResponse> {
-    app.mcp.post(request(caller, Target::All, body)).await.map(McpResponse)
+    Box::pin(app.mcp.post(request(caller, Target::All, body))).await.map(McpResponse)
 }
 
 async fn post_one(
@@ -91,7 +91,7 @@ async fn post_one(
     PathParam(ServerName(name)): PathParam<ServerName>,
     Message(body): Message,
 ) -> ApiResult<McpResponse> {
-    app.mcp.post(request(caller, Target::Server(name), body)).await.map(McpResponse)
+    Box::pin(app.mcp.post(request(caller, Target::Server(name), body))).await.map(McpResponse)
 }
 
 async fn get_all(State(app): AppState, caller: McpCaller) -> ApiResult<McpResponse> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gateway_core::mcp::{Members, RESERVED_SERVER, RpcError, namespaced, prompt_name, raw};
-use gateway_core::prompts::PromptReference;
+use gateway_core::prompts::{PromptReference, VersionSelector};
 use gateway_store::prompts::{self as store, PromptHead};
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ impl Mcp {
         let reference = PromptReference {
             namespace: head.namespace.clone(),
             slug: head.slug.clone(),
-            version: Some(head.version),
+            version: VersionSelector::Number(head.version),
         };
         let Some(prompt) = self.proxy.prompts.find(org, &reference).await? else { return Ok(None) };
         let listed = prompt.template.variables().iter().take(MAX_LISTED_ARGUMENTS).cloned();
@@ -89,20 +89,17 @@ impl Mcp {
             .into_iter()
             .find(|prompt| if context.is_single { prompt.own == name } else { prompt.exposed == asked });
         let Some(NamedPrompt { head, .. }) = found else { return Ok(Err(unknown("prompt", &asked))) };
-        let values: HashMap<String, String> = match params.get("arguments").filter(|raw| raw.get() != "null")
-        {
-            None => HashMap::new(),
-            Some(raw) => match serde_json::from_str(raw.get()) {
-                Ok(values) => values,
-                Err(_) => {
-                    let message = "`arguments` must be an object whose values are strings";
-                    return Ok(Err(RpcError::invalid_params(message)));
-                }
-            },
+        let arguments = params.get("arguments").filter(|raw| raw.get() != "null");
+        let values =
+            arguments.map(|raw| serde_json::from_str::<HashMap<String, String>>(raw.get())).transpose();
+        let Ok(values) = values else {
+            let message = "`arguments` must be an object whose values are strings";
+            return Ok(Err(RpcError::invalid_params(message)));
         };
+        let values = values.unwrap_or_default();
         let PromptHead { namespace, slug, .. } = head;
         let title = format!("{namespace}/{slug}");
-        let reference = PromptReference { namespace, slug, version: None };
+        let reference = PromptReference { namespace, slug, version: VersionSelector::Latest };
         let found = self.proxy.prompts.find(context.identity.org.id, &reference).await?;
         let Some(prompt) = found else { return Ok(Err(unknown("prompt", &asked))) };
         Ok(match prompt.template.render(&values) {

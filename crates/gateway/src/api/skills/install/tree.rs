@@ -11,9 +11,9 @@ use gateway_core::skills::install::{
     ALL_SKILLS, ListedSkill, Listing, MAX_TREE_BYTES, MAX_TREE_FILES, MAX_TREE_SKILLS, Package, PackageFile,
     Repository, Selection, change_message, plugin_archive, sha256,
 };
+use gateway_store::Tx;
 use gateway_store::skills::install_trees::{self, InstallTree, TreeKey};
 use gateway_store::skills::{self, Candidate};
-use gateway_store::Tx;
 
 use crate::app::App;
 use crate::compute::{Cancellation, WaitLimits};
