@@ -42,6 +42,8 @@ struct State {
     failure: Option<Failure>,
     failed_at: Timestamp,
     is_refreshing: bool,
+    /// When the last refresh began.
+    asked_at: Timestamp,
     /// The lists have changed: they are to be read again.
     is_outdated: bool,
 }
@@ -55,6 +57,7 @@ impl Default for State {
             failure: None,
             failed_at: Timestamp(0),
             is_refreshing: false,
+            asked_at: Timestamp(0),
             is_outdated: false,
         }
     }
@@ -144,22 +147,35 @@ impl Mcp {
 
     /// The lists of a server: from memory if there are any, else after at most three seconds.
     pub async fn look_up(self: &Arc<Self>, asking: &Asking) -> Lookup {
+        self.look_up_within(asking, true).await
+    }
+
+    /// Like `look_up`, for lists of many servers: one that has failed, or that was waited for long enough, is not waited
+    /// for again.
+    pub(super) async fn look_up_briefly(self: &Arc<Self>, asking: &Asking) -> Lookup {
+        self.look_up_within(asking, false).await
+    }
+
+    async fn look_up_within(self: &Arc<Self>, asking: &Asking, is_patient: bool) -> Lookup {
         let Some(entry) = self.entry(asking) else {
             return Lookup { catalogue: None, is_stale: true, failure: None };
         };
         let mut done = entry.done.subscribe();
         let now = self.services.clock.now();
-        let (has_lists, is_asked) = {
+        let (has_lists, has_failed, asked_at) = {
             let state = entry.lock();
             if state.is_fresh(now) {
                 return state.lookup(now);
             }
             let has_lists = state.lookup(now).catalogue.is_some();
-            (has_lists, state.is_refreshing)
+            (has_lists, state.failure.is_some(), state.is_refreshing.then_some(state.asked_at))
         };
         let is_started = self.start_refresh(&entry, asking);
-        if !has_lists && (is_started || is_asked) {
-            let _ = tokio::time::timeout(MAX_WAIT, done.changed()).await;
+        let is_asked = is_started || asked_at.is_some();
+        if !has_lists && is_asked && (is_patient || !has_failed) {
+            let waited = asked_at.filter(|_| !is_patient).map_or(0, |at| now.0 - at.0);
+            let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0));
+            let _ = tokio::time::timeout(MAX_WAIT.saturating_sub(waited), done.changed()).await;
         }
         entry.lock().lookup(self.services.clock.now())
     }
@@ -194,7 +210,8 @@ impl Mcp {
         let entry = self.catalogue_entries().peek(org, &name_for(server, caller)).cloned();
         if let Some(entry) = entry {
             let mut state = entry.lock();
-            *state = State { is_refreshing: state.is_refreshing, ..State::default() };
+            let (is_refreshing, asked_at) = (state.is_refreshing, state.asked_at);
+            *state = State { is_refreshing, asked_at, ..State::default() };
         }
     }
 
@@ -246,7 +263,7 @@ impl Mcp {
             if !state.may_ask(now) {
                 return false;
             }
-            state.is_refreshing = true;
+            (state.is_refreshing, state.asked_at) = (true, now);
             let has_failed = state.failure.is_some();
             state.eras.clone().filter(|(_, at)| !has_failed && now.0 - at.0 < ERAS_MS)
         };

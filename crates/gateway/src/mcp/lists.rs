@@ -66,10 +66,9 @@ impl List {
 impl Mcp {
     /// The catalogues of the caller's servers, in their order.
     pub(super) async fn look_up_all(self: &Arc<Self>, context: &Context) -> Vec<(Arc<Server>, Lookup)> {
-        let lookups = context
-            .servers
-            .iter()
-            .map(|server| async move { (Arc::clone(server), self.look_up(&context.asking(server)).await) });
+        let lookups = context.servers.iter().map(|server| async move {
+            (Arc::clone(server), self.look_up_briefly(&context.asking(server)).await)
+        });
         join_all(lookups).await
     }
 
