@@ -122,6 +122,7 @@ test('a key is revoked after showing its recent use', async () => {
   await page.getByLabel('Search keys').fill('nothing like it')
   await page.getByRole('heading', { name: 'No keys match' }).waitFor()
   await page.getByRole('button', { name: 'Clear' }).click()
+  await page.getByLabel('Search keys').fill('doomed')
   await row(page, 'doomed').waitFor()
   page.clean()
 })

@@ -93,7 +93,7 @@ test('a budget for each user, and one for a user set from its usage', async () =
   await page.getByRole('button', { name: 'Set budget' }).click()
   const dialog = page.getByRole('dialog', { name: 'Set budget' })
   await dialog.getByLabel('For').selectOption('user')
-  await dialog.getByText('Each user may spend this by itself').waitFor()
+  await dialog.getByText('Each user may spend this amount').waitFor()
   await dialog.getByLabel('Hard limit, USD').fill('2')
   await inspect(page, 'budget-form-user')
   await dialog.getByRole('button', { name: 'Set budget' }).click()

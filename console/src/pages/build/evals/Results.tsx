@@ -27,7 +27,8 @@ export function Results({ run, order, onOrder, selected, onLog }: ResultsProps) 
     { key: 'passed', header: 'Verdict', cell: (row) => <Badge tone={row.passed ? 'ok' : 'err'}>{row.passed ? 'passed' : 'failed'}</Badge> },
     { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => subjectOf(row, inputs) },
     ...(hasExpected ? [{ key: 'expected', header: 'Expected', className: 'max-w-60 truncate', from: 'lg' as const, cell: (row: Result) => <span title={inputs.get(row.case_id ?? '')?.expected}>{inputs.get(row.case_id ?? '')?.expected}</span> }] : []),
-    { key: 'answer', header: 'Answer', className: 'max-w-72 truncate', from: 'md', cell: (row) => <Answer row={row} stored={inputs.get(row.case_id ?? '')?.output ?? ''} /> },
+    // Outputs of a working copy may have been edited since the run.
+    { key: 'answer', header: run.target == null && run.dataset_id !== null && run.dataset_version === null ? 'Answer (as stored now)' : 'Answer', className: 'max-w-72 truncate', from: 'md', cell: (row) => <Answer row={row} stored={inputs.get(row.case_id ?? '')?.output ?? ''} /> },
     { key: 'score', header: 'Score', number: true, cell: (row) => row.score.toFixed(2) },
     { key: 'details', header: 'Why', className: 'max-w-96 truncate text-muted', from: 'sm', cell: (row) => <span title={row.details}>{row.details}</span> },
     {

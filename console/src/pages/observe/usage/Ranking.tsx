@@ -1,7 +1,7 @@
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
 import { rankColors } from '@/charts/colors'
-import { compact, duration, money, moneyColumn, percent } from '@/lib/format'
+import { compact, duration, moneyColumn, percent } from '@/lib/format'
 import { term } from '@/lib/query'
 import { Section, Table, type Column } from '@/ui'
 import type { Group } from './search'
@@ -20,6 +20,7 @@ interface RankingProps {
 /** Groups ranked by spend. Enter opens the logs of a group. */
 export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
   const cost = moneyColumn(rows.map((row) => row.cost_usd))
+  const saved = moneyColumn(rows.map((row) => row.cache_saved_usd))
   const colors = rankColors(rows)
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0)
   const columns: Column<Row>[] = [
@@ -42,7 +43,7 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
     { key: 'in', header: 'Tokens in', number: true, from: 'md', cell: (row) => compact(row.prompt_tokens) },
     { key: 'out', header: 'Tokens out', number: true, from: 'md', cell: (row) => compact(row.completion_tokens) },
     { key: 'cache', header: 'Cache hits', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
-    { key: 'saved', header: 'Saved by caching', number: true, from: 'lg', cell: (row) => money(row.cache_saved_usd) },
+    { key: 'saved', header: 'Saved by caching', number: true, from: 'lg', cell: (row) => saved(row.cache_saved_usd) },
     { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
     { key: 'p95', header: 'p95', number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
     // The API has it with a query only.
