@@ -33,7 +33,7 @@ const sidebar = [
   },
   {
     text: 'Quality',
-    items: [page('Prompts', 'prompts'), page('Playground', 'playground'), page('Datasets', 'datasets'), page('Evals', 'evals'), page('Skills', 'skills')],
+    items: [page('Prompts', 'prompts'), page('Playground', 'playground'), page('Datasets', 'datasets'), page('Evals', 'evals'), page('Replay', 'replay'), page('Skills', 'skills')],
   },
   {
     text: 'Agents',

@@ -47,12 +47,13 @@ pub enum ExportSource {
     Api,
     Otel,
     Mcp,
+    Replay,
     /// Signed checkpoints of the audit log.
     Audit,
 }
 
 impl ExportSource {
-    const ALL: [Self; 5] = [Self::Proxy, Self::Api, Self::Otel, Self::Mcp, Self::Audit];
+    const ALL: [Self; 6] = [Self::Proxy, Self::Api, Self::Otel, Self::Mcp, Self::Replay, Self::Audit];
     pub const DEFAULT: [Self; 2] = [Self::Proxy, Self::Api];
 
     pub fn as_str(self) -> &'static str {
@@ -61,6 +62,7 @@ impl ExportSource {
             Self::Api => LogSource::Api.as_str(),
             Self::Otel => LogSource::Otel.as_str(),
             Self::Mcp => LogSource::Mcp.as_str(),
+            Self::Replay => LogSource::Replay.as_str(),
             Self::Audit => "audit",
         }
     }
@@ -77,6 +79,7 @@ impl From<LogSource> for ExportSource {
             LogSource::Api => Self::Api,
             LogSource::Otel => Self::Otel,
             LogSource::Mcp => Self::Mcp,
+            LogSource::Replay => Self::Replay,
         }
     }
 }

@@ -35,6 +35,7 @@ pub mod pricing;
 pub mod prompts;
 pub mod query;
 pub mod quotas;
+pub mod replays;
 pub mod route;
 pub mod scopes;
 pub mod search_terms;

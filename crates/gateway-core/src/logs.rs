@@ -58,10 +58,12 @@ pub enum LogSource {
     Otel,
     /// A call through the MCP gateway.
     Mcp,
+    /// A logged request that a replay made again.
+    Replay,
 }
 
 impl LogSource {
-    pub const ALL: [Self; 4] = [Self::Proxy, Self::Api, Self::Otel, Self::Mcp];
+    pub const ALL: [Self; 5] = [Self::Proxy, Self::Api, Self::Otel, Self::Mcp, Self::Replay];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +71,13 @@ impl LogSource {
             Self::Api => "api",
             Self::Otel => "otel",
             Self::Mcp => "mcp",
+            Self::Replay => "replay",
         }
+    }
+
+    /// The gateway makes the call itself, for the organization.
+    pub fn is_internal(self) -> bool {
+        matches!(self, Self::Api | Self::Replay)
     }
 
     pub fn parse(name: &str) -> Option<Self> {

@@ -47,6 +47,7 @@ pub mod providers;
 pub mod queues;
 pub mod quotas;
 pub mod redis;
+pub mod replays;
 pub mod rubrics;
 pub mod sealed;
 pub mod sign_ins;

@@ -64,6 +64,7 @@ const STATE: &[(&str, &str)] = &[
     ("skill_files", include_str!("../migrations/0032_skill_files.sql")),
     ("mcp", include_str!("../migrations/0033_mcp.sql")),
     ("prompt_labels", include_str!("../migrations/0034_prompt_labels.sql")),
+    ("replays", include_str!("../migrations/0035_replays.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 34] = [
+    const RELEASED_STATE: [(&str, &str); 35] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -367,6 +368,7 @@ mod tests {
         ("skill_files", "95b5d809bb76563bfb87ffaef5101f2c90d935fc7b0ad3f2895c424d12ec1dba"),
         ("mcp", "0b6e4ad27dfa8925e050a5169d2465376cb7916b458aedfb7c91656033efe741"),
         ("prompt_labels", "be8e40f764355362b89ded550f3f276a132a9aa24548f7037c9126a659912764"),
+        ("replays", "774b2438548221dd3552c28fa886f393943522c14c2feb7224d32fab18a1f529"),
     ];
     const RELEASED_LOGS: [(&str, &str); 13] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

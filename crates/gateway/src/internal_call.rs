@@ -1,4 +1,4 @@
-//! Model calls of the gateway itself on behalf of a caller: playground, judges and embeddings. They are checked against
+//! Model calls of the gateway itself on behalf of a caller: playground, judges, embeddings and replays. They are checked against
 //! the caller's scopes and counted against its rate limit.
 
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use crate::auth::{Identity, Principal};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::Proxy;
 use crate::proxy::internal_request::{AUTO, resolve_provider};
-pub use crate::proxy::internal_request::{Endpoint, InternalRequest, ModelResponse, StreamingResponse};
+pub use crate::proxy::internal_request::{
+    Endpoint, InsertedPrompt, InternalRequest, ModelResponse, StreamingResponse,
+};
 pub use crate::proxy::origin::CallSummary;
 use crate::proxy::state::ProxyState;
 use crate::services::Services;

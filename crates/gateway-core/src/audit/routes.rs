@@ -133,6 +133,9 @@ pub const ROUTES: &[Route] = &[
     record("delete /evals/{evalId}", 200, "eval.delete", "eval", "{evalId}"),
     record("post /evals/{evalId}/run", 202, "eval.run", "eval", "{evalId}"),
     record("post /evals/runs/{runId}/cancel", 200, "eval.cancel", "eval_run", "{runId}"),
+    record("post /replays", 202, "replay.start", "replay", ""),
+    record("post /replays/{replayId}/cancel", 200, "replay.cancel", "replay", "{replayId}"),
+    record("delete /replays/{replayId}", 200, "replay.delete", "replay", "{replayId}"),
     record("delete /cache", 200, "cache.purge", "cache", ""),
     record("put /skills/rubric/{rubricId}", 200, "rubric.update", "rubric", "{rubricId}"),
     record("post /skills", 201, "skill.create", "skill", ""),
@@ -182,6 +185,7 @@ pub const ROUTES: &[Route] = &[
 pub const UNRECORDED: &[(&str, &str)] = &[
     ("post /prompts/{namespace}/{slug}/render", "reads a prompt"),
     ("post /datasets/{datasetId}/sample", "reads cases"),
+    ("post /replays/estimate", "reads log rows and prices"),
     ("post /skills/install/{path}", "reads a git repository"),
     ("post /otel/v1/traces", "adds log rows"),
     ("post /playground/run", "a model call, which has a log row"),

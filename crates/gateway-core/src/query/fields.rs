@@ -122,8 +122,13 @@ const fn group(line: FieldInfo) -> FieldInfo {
 }
 
 const LEVELS: &[&str] = &["info", "warn", "error"];
-const SOURCES: &[&str] =
-    &[LogSource::Proxy.as_str(), LogSource::Api.as_str(), LogSource::Otel.as_str(), LogSource::Mcp.as_str()];
+const SOURCES: &[&str] = &[
+    LogSource::Proxy.as_str(),
+    LogSource::Api.as_str(),
+    LogSource::Otel.as_str(),
+    LogSource::Mcp.as_str(),
+    LogSource::Replay.as_str(),
+];
 const CACHES: &[&str] = &["hit", "miss", "refresh"];
 
 /// Every field, in the order of the documentation. `metadata` stands for `metadata.key` with any key.

@@ -352,8 +352,9 @@ fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -
 fn checked_sources(names: &[String]) -> ApiResult<Vec<ExportSource>> {
     let mut sources = Vec::new();
     for name in names {
-        let source = ExportSource::parse(name)
-            .ok_or_else(|| invalid("include_sources", "must be one of proxy, api, otel, audit"))?;
+        let source = ExportSource::parse(name).ok_or_else(|| {
+            invalid("include_sources", "must be one of proxy, api, otel, mcp, replay, audit")
+        })?;
         if !sources.contains(&source) {
             sources.push(source);
         }

@@ -36,6 +36,7 @@ mod playground;
 mod prompts;
 mod providers;
 mod query;
+mod replays;
 mod response;
 mod sessions;
 mod skills;
@@ -78,6 +79,7 @@ pub fn areas() -> Vec<Area> {
         prompts::area(),
         datasets::area(),
         evals::area(),
+        replays::area(),
         playground::area(),
         logs::area(),
         sessions::area(),

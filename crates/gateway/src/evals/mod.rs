@@ -1,6 +1,7 @@
 //! Evaluates subjects and returns verdicts. Calls models where the evaluator needs a judge or embeddings. Used by eval
-//! runs and by evals of live traffic.
+//! runs, by evals of live traffic and by replays.
 
+pub mod replay;
 pub mod target;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use gateway_core::evaluators::{
 };
 use gateway_core::ids::OrgId;
 use gateway_core::llm::preview::assistant_text;
+use gateway_core::logs::LogSource;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde_json::{Map, Value, json};
@@ -71,6 +73,8 @@ impl ModelCaller<'_> {
             provider: provider.to_owned(),
             endpoint,
             body: Value::Object(body).to_string(),
+            source: LogSource::Api,
+            prompt: None,
             metadata: self.metadata.clone(),
             timeout: Some(MODEL_TIMEOUT),
             is_counted: false,

@@ -59,7 +59,7 @@ impl LiveEvals {
 /// Whether a row is a model call that evals may judge. Internal calls are excluded, because the calls of judges would
 /// be judged as well.
 pub fn is_trace(row: &LogRow) -> bool {
-    !matches!(row.source, LogSource::Api | LogSource::Mcp)
+    !matches!(row.source, LogSource::Api | LogSource::Mcp | LogSource::Replay)
         && !matches!(RequestPath::parse(&row.path).operation(), Operation::Models | Operation::Embeddings)
 }
 

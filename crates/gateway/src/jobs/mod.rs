@@ -11,6 +11,7 @@ pub mod judge_skill;
 pub mod live_evals;
 pub mod purge_orgs;
 pub mod run_eval;
+pub mod run_replay;
 mod tracked_tasks;
 mod turns;
 
@@ -177,6 +178,7 @@ pub async fn start(job_services: &Arc<JobServices>) -> Result<(), StoreError> {
         jobs::release_all(&job_services.services.db, job_services.services.clock.now()).await?;
     }
     job_services.services.tasks.spawn(work::<run_eval::RunEval>(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(work::<run_replay::RunReplay>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(work::<judge_live::JudgeLive>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(job_services)));

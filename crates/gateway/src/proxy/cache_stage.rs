@@ -16,6 +16,7 @@ use gateway_core::cache::{
 };
 use gateway_core::embed;
 use gateway_core::llm::aggregate;
+use gateway_core::logs::LogSource;
 use gateway_core::memory::tree_bytes;
 use gateway_core::models::BodyEdits;
 use http::HeaderMap;
@@ -174,6 +175,8 @@ async fn embedding(context: RequestContext<'_>, text: &str) -> Option<(String, V
         provider: provider.clone(),
         endpoint: Endpoint::Embeddings,
         body: body.to_string(),
+        source: LogSource::Api,
+        prompt: None,
         metadata: serde_json::Map::new(),
         timeout: Some(EMBED_TIMEOUT),
         is_counted: true,

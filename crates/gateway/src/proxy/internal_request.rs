@@ -1,6 +1,7 @@
-//! Requests of the gateway itself to models: playground, judges and embeddings. They go through the same stages as a
-//! proxied request (target, scopes, stored credential, record) and leave a log row of source `api`.
+//! Requests of the gateway itself to models: playground, judges, embeddings and replays. They go through the same stages as a
+//! proxied request (target, scopes, stored credential, record) and leave a log row of source `api`, or of source `replay`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use gateway_core::json::append_member;
 use gateway_core::llm::ClientFormat;
+use gateway_core::logs::LogSource;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
@@ -32,8 +34,12 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 pub struct InternalRequest {
     pub provider: String,
     pub endpoint: Endpoint,
-    /// A JSON object in OpenAI's format, whatever the provider's is: `model` and all other fields except `stream`.
+    /// A JSON object in the endpoint's format, whatever the provider's is: `model` and all other fields except `stream`.
     pub body: String,
+    /// The source of the log row.
+    pub source: LogSource,
+    /// The prompt to insert.
+    pub prompt: Option<InsertedPrompt>,
     /// Recorded with the log row.
     pub metadata: Map<String, Value>,
     pub timeout: Option<Duration>,
@@ -41,10 +47,44 @@ pub struct InternalRequest {
     pub is_counted: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A prompt as a client would name it in its headers.
+#[derive(Debug, Clone)]
+pub struct InsertedPrompt {
+    /// `namespace/slug@version`
+    pub reference: String,
+    /// A JSON object.
+    pub variables: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     Chat,
     Embeddings,
+    Responses,
+    Messages,
+    /// Of this model: the path names it.
+    GenerateContent(String),
+}
+
+impl Endpoint {
+    fn path(&self) -> Cow<'static, str> {
+        match self {
+            Self::Chat => "/v1/chat/completions".into(),
+            Self::Embeddings => "/v1/embeddings".into(),
+            Self::Responses => "/v1/responses".into(),
+            Self::Messages => "/v1/messages".into(),
+            Self::GenerateContent(model) => format!("/v1beta/models/{model}:generateContent").into(),
+        }
+    }
+
+    fn format(&self) -> ClientFormat {
+        match self {
+            Self::Chat | Self::Embeddings => ClientFormat::OpenAiChat,
+            Self::Responses => ClientFormat::OpenAiResponses,
+            Self::Messages => ClientFormat::Anthropic,
+            Self::GenerateContent(_) => ClientFormat::Gemini,
+        }
+    }
 }
 
 /// A whole response with a status below 500.
@@ -92,7 +132,7 @@ impl Proxy<'_> {
         }
         let body = Bytes::from(std::mem::take(&mut request.body));
         let head = head(&request)?;
-        let (origin, summary) = CallOrigin::internal();
+        let (origin, summary) = CallOrigin::internal(request.source);
         let inbound = Inbound::whole(body, services.config.max_body_bytes, identity.org.memory.open())?;
         let request_id = services.ids.new_request_id();
         let context =
@@ -151,26 +191,29 @@ pub fn resolve_provider(identity: &Identity, provider: &str) -> ApiResult<Arc<Ta
 
 /// The head that a client of the proxy would have sent. It declares its format, so that the request is translated.
 fn head(request: &InternalRequest) -> ApiResult<Parts> {
-    let path = match request.endpoint {
-        Endpoint::Chat => "/v1/chat/completions",
-        Endpoint::Embeddings => "/v1/embeddings",
-    };
     let value = |text: String| {
         HeaderValue::try_from(text).map_err(|_| Problem::field("provider", "must be plain ASCII text"))
     };
     let mut head = Request::new(());
     *head.method_mut() = Method::POST;
-    *head.uri_mut() = Uri::from_static(path);
+    *head.uri_mut() = Uri::try_from(&*request.endpoint.path())
+        .map_err(|_| Problem::field("model", "cannot be a part of a path"))?;
     let headers = head.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-gateway-provider", value(request.provider.clone())?);
-    headers.insert("x-gateway-format", HeaderValue::from_static(ClientFormat::OpenAiChat.as_str()));
+    headers.insert("x-gateway-format", HeaderValue::from_static(request.endpoint.format().as_str()));
     headers.insert("x-gateway-credential", HeaderValue::from_static("stored"));
     if !request.metadata.is_empty()
         && let Ok(metadata) =
             HeaderValue::from_bytes(Value::Object(request.metadata.clone()).to_string().as_bytes())
     {
         headers.insert("x-gateway-metadata", metadata);
+    }
+    if let Some(InsertedPrompt { reference, variables }) = &request.prompt {
+        headers.insert("x-gateway-prompt", value(reference.clone())?);
+        let variables = HeaderValue::from_bytes(variables.as_bytes());
+        let variables = variables.map_err(|_| Problem::field("variables", "cannot be sent in a header"))?;
+        headers.insert("x-gateway-prompt-variables", variables);
     }
     if let Some(timeout) = request.timeout {
         headers.insert("x-gateway-timeout", value(timeout.as_millis().max(1).to_string())?);

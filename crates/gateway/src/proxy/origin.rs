@@ -36,9 +36,9 @@ impl CallOrigin {
     }
 
     /// A call of the gateway itself. The receiver resolves when the record of the call is closed.
-    pub fn internal() -> (Self, oneshot::Receiver<CallSummary>) {
+    pub fn internal(source: LogSource) -> (Self, oneshot::Receiver<CallSummary>) {
         let (sender, receiver) = oneshot::channel();
-        (Self { source: LogSource::Api, compat: None, summary: Some(sender) }, receiver)
+        (Self { source, compat: None, summary: Some(sender) }, receiver)
     }
 
     /// Sends the summary once the row is complete.

@@ -312,6 +312,20 @@ async fn content(walk: &mut Walk<'_>) {
         .unwrap();
     let run = text(&run["id"]);
     walk.step("post /evals/runs/{runId}/cancel", &[("runId", &run)], Value::Null).await;
+    let new = json!({"log_ids": [log], "target": {"provider": "sandbox", "model": "m"}});
+    let replay = walk.step("post /replays", &[], new).await;
+    walk.app.wait_for_replay(walk.owner, &replay).await;
+    let replay = text(&replay["id"]);
+    let of_replay = [("replayId", replay.as_str())];
+    walk.app
+        .app
+        .services
+        .db
+        .exec("UPDATE replays SET status = 'running', finished_at = NULL", Vec::new())
+        .await
+        .unwrap();
+    walk.step("post /replays/{replayId}/cancel", &of_replay, Value::Null).await;
+    walk.step("delete /replays/{replayId}", &of_replay, Value::Null).await;
     walk.step("delete /evals/{evalId}", &of_eval, Value::Null).await;
     walk.step("delete /datasets/{datasetId}/cases/{caseId}", &both, Value::Null).await;
     walk.step("delete /datasets/{datasetId}", &ids, Value::Null).await;

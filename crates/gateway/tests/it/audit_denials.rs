@@ -25,7 +25,7 @@ on_both!(every_refused_change_leaves_a_denied_entry, |app| async move {
         let path = fill_params(&route.path, |param| match param {
             "orgId" => owner.org_id.clone(),
             "name" => "absent".to_owned(),
-            "evalId" | "runId" => "4711".to_owned(),
+            "evalId" | "runId" | "replayId" => "4711".to_owned(),
             _ => uuid::Uuid::new_v4().to_string(),
         });
         let before = last_seq(&app, &owner.org_id).await;

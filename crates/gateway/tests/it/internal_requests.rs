@@ -2,6 +2,7 @@
 
 use gateway::auth::{self, Identity};
 use gateway::internal_call::{Endpoint, InternalRequest, ModelResponse, check_allowed, log_id_of};
+use gateway_core::logs::LogSource;
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 
@@ -13,6 +14,8 @@ fn internal_request(provider: &str, body: &Value) -> InternalRequest {
         provider: provider.into(),
         endpoint: Endpoint::Chat,
         body: body.to_string(),
+        source: LogSource::Api,
+        prompt: None,
         metadata: Map::from_iter([("why".to_owned(), json!("tést"))]),
         timeout: None,
         is_counted: false,

@@ -32,6 +32,7 @@ struct Things {
     session: String,
     eval: String,
     run: String,
+    replay: String,
     dataset: String,
     case: String,
     play: String,
@@ -71,6 +72,8 @@ impl Things {
         app.post(&below_dataset("versions"), json!({})).bearer(&of.token).send().await.expect(201);
         let eval = app.eval(of, "static", "is_json", json!({})).await;
         let run = app.eval_run(of, &eval, json!({})).await;
+        let replay = json!({"log_ids": [log.id], "target": {"provider": "sandbox", "model": "m"}});
+        let replay = app.replay(of, replay).await;
         let tried =
             json!({"provider": "sandbox", "model": "m", "messages": [{"role": "user", "content": "x"}]});
         let tried = app.post("/api/v1/playground/run", tried).bearer(&of.token).send().await.expect(200);
@@ -95,6 +98,7 @@ impl Things {
             rubric: rubric["id"].as_str().unwrap().to_owned(),
             eval: eval["id"].to_string(),
             run: run["id"].to_string(),
+            replay: replay["id"].to_string(),
             play: tried["id"].as_str().unwrap().to_owned(),
             log: log.id.to_string(),
             session,
@@ -151,6 +155,7 @@ impl Things {
             "caseId" => &self.case,
             "evalId" => &self.eval,
             "runId" => &self.run,
+            "replayId" => &self.replay,
             "playId" => &self.play,
             "skillId" => &self.skill,
             "installLinkId" => &self.link,
@@ -178,7 +183,7 @@ impl Things {
 fn nothing(param: &str) -> String {
     match param {
         "name" | "label" => "absent".into(),
-        "logId" | "evalId" | "runId" => "4711".into(),
+        "logId" | "evalId" | "runId" | "replayId" => "4711".into(),
         "version" => "7".into(),
         _ => uuid::Uuid::new_v4().to_string(),
     }
@@ -272,6 +277,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
         "/api/v1/datasets",
         "/api/v1/evals",
         "/api/v1/evals/runs",
+        "/api/v1/replays",
         "/api/v1/playground/history",
     ]) {
         lists.push(app.get(path).bearer(&of.token).send().await.expect(200));
@@ -296,6 +302,7 @@ on_both!(lists_show_only_the_callers_organization, INSTALL, |app| async move {
         &ada.email,
         &theirs.eval,
         &theirs.run,
+        &theirs.replay,
         &theirs.play,
         &theirs.dataset,
         &theirs.rubric,

@@ -129,6 +129,8 @@ mod proxy_uploads;
 mod proxy_usage;
 mod quotas;
 mod rate_limits;
+mod replay_crash;
+mod replays;
 mod request_bodies;
 mod response_format;
 mod response_types;

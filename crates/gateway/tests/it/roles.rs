@@ -13,7 +13,7 @@ fn path_in(org: &str, route: &RouteInfo) -> String {
     fill_params(&route.path, |param| match param {
         "orgId" => org.to_owned(),
         "name" => "absent".to_owned(),
-        "evalId" | "runId" => "4711".to_owned(),
+        "evalId" | "runId" | "replayId" => "4711".to_owned(),
         _ => uuid::Uuid::new_v4().to_string(),
     })
 }

@@ -26,6 +26,7 @@ use crate::cluster::invalidation::{self, Invalidation};
 use crate::compute::WaitLimits;
 use crate::evals::{self as judging, EvalDefinition};
 use crate::problem::{ApiResult, Problem};
+pub(super) use runs::check_may_run;
 use view::{EvalView, ResultView};
 
 pub fn area() -> Area {

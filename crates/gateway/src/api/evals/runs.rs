@@ -87,7 +87,7 @@ pub(super) async fn run(
 }
 
 /// Checks that the caller may start a run. The run calls models on behalf of the organization.
-pub(super) async fn check_may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
+pub(in crate::api) async fn check_may_run(app: &App, caller: &Identity, eval: &Eval) -> ApiResult<()> {
     let definition = EvalDefinition {
         kind: eval.kind.as_str().to_owned(),
         evaluator: eval.evaluator.clone(),

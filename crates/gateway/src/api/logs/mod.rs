@@ -135,7 +135,7 @@ pub(super) async fn wait_for_rows(app: &App, org: OrgId, filter: &LogFilter) {
     wait_until_stored(app, org, !filter.words.is_empty()).await;
 }
 
-async fn wait_until_stored(app: &App, org: OrgId, has_words: bool) {
+pub(super) async fn wait_until_stored(app: &App, org: OrgId, has_words: bool) {
     let stored = app.current_logs(org).await;
     if has_words && let Err(error) = logs::index_pending_of(stored, org).await {
         tracing::debug!(%error, "cannot update the search index before a search");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gateway_core::ids::PlayId;
 use gateway_core::json::{SharedJson, append_member};
 use gateway_core::llm::preview::assistant_text;
+use gateway_core::logs::LogSource;
 use gateway_store::playground::PlaygroundRun;
 use http::StatusCode;
 use rust_decimal::prelude::ToPrimitive as _;
@@ -89,6 +90,8 @@ impl ModelRun {
             provider: self.target.provider.clone(),
             endpoint: Endpoint::Chat,
             body,
+            source: LogSource::Api,
+            prompt: None,
             metadata: Map::from_iter([("playground_run_id".to_owned(), json!(self.id))]),
             timeout: None,
             // The rate limit counts a comparison as one request.

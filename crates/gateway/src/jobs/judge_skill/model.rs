@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::logs::LogSource;
 use gateway_core::skills::judge::{self, Neighbour, llm};
 use gateway_core::skills::rubric::Rubric;
 use http::StatusCode;
@@ -65,6 +66,8 @@ fn chat_request(request: &JudgeRequest<'_>, messages: &[Value]) -> InternalReque
         provider: rubric.judge_provider.clone(),
         endpoint: Endpoint::Chat,
         body: body.to_string(),
+        source: LogSource::Api,
+        prompt: None,
         metadata: object(metadata),
         timeout: Some(CALL_TIMEOUT),
         is_counted: false,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gateway_core::embed::{HASH_V1, cosine, hash_v1};
 use gateway_core::ids::{OrgId, SkillId};
+use gateway_core::logs::LogSource;
 use gateway_core::skills::SkillSource;
 use gateway_core::skills::judge::{Neighbour, compare, embedded_text};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
@@ -151,6 +152,8 @@ async fn embed_with_provider<'a>(
         provider: rubric.embed_provider.clone(),
         endpoint: Endpoint::Embeddings,
         body: body.to_string(),
+        source: LogSource::Api,
+        prompt: None,
         metadata: object(metadata),
         timeout: Some(EMBEDDING_TIMEOUT),
         is_counted: false,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gateway_core::limits::{LimitStatus, TokensUsed};
-use gateway_core::logs::{LimitUse, LogRow, LogSource, Tokens};
+use gateway_core::logs::{LimitUse, LogRow, Tokens};
 use http::{HeaderName, HeaderValue};
 
 use super::{CacheStatus, Record};
@@ -23,7 +23,7 @@ pub(super) struct RecordedLimits {
 impl Record {
     /// The gateway makes the call itself, for the organization.
     pub fn is_internal(&self) -> bool {
-        self.origin.source == LogSource::Api
+        self.origin.source.is_internal()
     }
 
     /// The request holds this until it ends.

@@ -38,6 +38,25 @@ impl TestApp {
         panic!("the run did not end within 120 s");
     }
 
+    /// Starts a replay, waits until it finishes and returns it.
+    pub async fn replay(&self, by: &Account, body: Value) -> Value {
+        let replay = self.post("/api/v1/replays", body).bearer(&by.token).send().await.expect(202);
+        self.wait_for_replay(by, &replay).await
+    }
+
+    /// Waits until the replay has finished and returns it.
+    pub async fn wait_for_replay(&self, by: &Account, replay: &Value) -> Value {
+        let path = format!("/api/v1/replays/{}", replay["id"]);
+        for _ in 0..6_000 {
+            let replay = self.get(&path).bearer(&by.token).send().await.expect(200);
+            if replay["finished_at"].is_string() {
+                return replay;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the replay did not end within 120 s");
+    }
+
     pub async fn run_results(&self, by: &Account, run: &Value) -> Value {
         let path = format!("/api/v1/evals/runs/{}/results?limit=200", run["id"]);
         self.get(&path).bearer(&by.token).send().await.expect(200)
