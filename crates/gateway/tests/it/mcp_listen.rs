@@ -47,7 +47,7 @@ on_both!(a_modern_client_is_told_what_it_asked_for_until_its_key_is_revoked, |ap
     change(json!({"instructions": "Use it."})).send().await.expect(200);
     change(json!({"deny": ["third"]})).send().await.expect(200);
     assert_eq!(next(&mut events).await.unwrap()["method"], CHANGED[0]);
-    let path = format!("/api/v1/keys/{}", key["id"].as_str().unwrap());
+    let path = format!("/api/v1/keys/{}", key["key"]["id"].as_str().unwrap());
     app.delete(&path).bearer(&ada.token).send().await.expect(200);
     assert_eq!(next(&mut events).await, None, "a revoked key hears nothing more");
 });
