@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -173,7 +172,7 @@ impl CallFigures {
             provider: row.provider.clone(),
             model: row.model.clone(),
             status: row.status.into(),
-            cost: row.cost_usd.map(|cost: Decimal| cost_units(cost)),
+            cost: row.cost_usd.map(cost_units),
             latency_ms: row.latency_ms,
             input_tokens: row.tokens.map(|tokens| tokens.prompt),
             output_tokens: row.tokens.map(|tokens| tokens.completion),

@@ -194,10 +194,10 @@ pub async fn record_outcomes(
                 }
             }
             ReplayOutcome::Retry { position, error } => {
-                failed(tx, (replay, position), "pending", error).await?
+                failed(tx, (replay, position), "pending", error).await?;
             }
             ReplayOutcome::Error { position, error } => {
-                failed(tx, (replay, position), "error", error).await?
+                failed(tx, (replay, position), "error", error).await?;
             }
         }
     }

@@ -32,7 +32,7 @@ pub async fn replay_row(
 ) -> Result<LogRow, NotReplayed> {
     let request = replays::prepare(row, target).map_err(NotReplayed::permanent)?;
     let provider = request.provider.clone();
-    let internal = internal_request(caller, target, row, request)?;
+    let internal = internal_request(caller, target, row, request);
     let response =
         caller.models.call_model(caller.identity, internal).await.map_err(|problem| refused(&problem))?;
     if matches!(response.status.as_u16(), 408 | 409 | 425 | 429) {
@@ -47,12 +47,12 @@ fn internal_request(
     target: &ReplayTarget,
     row: &LogRow,
     request: ReplayRequest,
-) -> Result<InternalRequest, NotReplayed> {
+) -> InternalRequest {
     let ReplayRequest { endpoint, provider, model, body, prompt } = request;
     let variables = || json!(target.variables).to_string();
     let mut metadata = caller.metadata.clone();
     metadata.insert("replay_of".into(), json!(row.id));
-    Ok(InternalRequest {
+    InternalRequest {
         provider,
         endpoint: match endpoint {
             ReplayEndpoint::Chat => Endpoint::Chat,
@@ -69,7 +69,7 @@ fn internal_request(
         metadata,
         timeout: Some(MODEL_TIMEOUT),
         is_counted: false,
-    })
+    }
 }
 
 fn refused(problem: &Problem) -> NotReplayed {

@@ -150,7 +150,7 @@ async fn get(
     let before = SideTotals::of(figures.iter().map(|(before, _)| before));
     let after = SideTotals::of(figures.iter().map(|(_, after)| after));
     let scores = replays::score_totals(&app.services.db, &replay).await?;
-    Ok(Json(ReplayDetail::new(replay, (before, after), scores)))
+    Ok(Json(ReplayDetail::new(replay, (before, after), &scores)))
 }
 
 async fn cancel(

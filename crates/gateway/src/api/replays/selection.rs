@@ -299,14 +299,9 @@ fn estimate(app: &App, caller: &Identity, rows: &[LogRow], target: &ReplayTarget
     let mut estimate = Estimate::default();
     for row in rows {
         let pair = target.provider_and_model(row);
-        let price = match prices.get(&pair) {
-            Some(known) => *known,
-            None => {
-                let price = pair.1.as_deref().and_then(|model| price_of(app, caller, &pair.0, model));
-                prices.insert(pair, price);
-                price
-            }
-        };
+        let price = *prices.entry(pair).or_insert_with_key(|(provider, model)| {
+            model.as_deref().and_then(|model| price_of(app, caller, provider, model))
+        });
         estimate.add(row, price);
     }
     estimate

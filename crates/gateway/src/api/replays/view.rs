@@ -227,7 +227,7 @@ impl ReplayDetail {
     pub(super) fn new(
         replay: Replay,
         (before, after): (SideTotals, SideTotals),
-        scores: Vec<EvalScores>,
+        scores: &[EvalScores],
     ) -> Self {
         // An eval without a verdict yet is listed, too.
         let view = |EvalName { id, name }: EvalName| {
