@@ -42,7 +42,7 @@ pub(super) struct LabelList {
     labels: Vec<LabelView>,
 }
 
-pub(super) async fn list(
+pub(super) async fn list_labels(
     State(app): AppState,
     caller: Caller<Viewer>,
     path: PromptPath,
@@ -63,7 +63,7 @@ pub(super) struct LabelRequest {
     expected_version: Option<i64>,
 }
 
-pub(super) async fn put(
+pub(super) async fn set_label(
     app: Audited,
     caller: Caller<Member>,
     path: PromptPath,
@@ -76,7 +76,7 @@ pub(super) async fn put(
     moved.ok_or_else(Problem::not_found).map(|label| Json(label.into()))
 }
 
-pub(super) async fn delete(
+pub(super) async fn delete_label(
     app: Audited,
     caller: Caller<Member>,
     path: PromptPath,

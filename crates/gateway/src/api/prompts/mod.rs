@@ -41,15 +41,15 @@ pub fn area() -> Area {
         .post("/prompts/{namespace}/{slug}/render", render, "Render a prompt with values for its variables")
         .get(
             "/prompts/{namespace}/{slug}/labels",
-            labels::list,
+            labels::list_labels,
             "List the labels and the versions they point to",
         )
         .put(
             "/prompts/{namespace}/{slug}/labels/{label}",
-            labels::put,
+            labels::set_label,
             "Set a label, or move it to another version",
         )
-        .delete("/prompts/{namespace}/{slug}/labels/{label}", labels::delete, "Remove a label")
+        .delete("/prompts/{namespace}/{slug}/labels/{label}", labels::delete_label, "Remove a label")
         .get(
             "/prompts/{namespace}/{slug}/usage",
             usage::usage,

@@ -1,5 +1,7 @@
 //! The tools of the built-in server: `find_skill` and `load_skill`, for clients that do not know the skills extension.
 
+use std::collections::HashSet;
+
 use gateway_core::mcp::{
     Members, RESERVED_SERVER, file_uri, namespaced_uri, query_words, raw, relevance, shelf_root, unscoped_uri,
 };
@@ -19,6 +21,8 @@ const LOAD: &str = "load_skill";
 const MAX_FOUND: usize = 10;
 /// Skills of the shelf that are compared with the query.
 const MAX_SHELF: i64 = 100;
+/// Words that are looked up on the shelf, each by a query of its own.
+const MAX_SHELF_WORDS: usize = 3;
 /// Text of a description in a list of found skills.
 const MAX_DESCRIPTION: usize = 500;
 
@@ -147,9 +151,13 @@ impl Mcp {
     }
 
     async fn shelf_hits(&self, context: &Context, words: &[String]) -> ApiResult<Vec<Found>> {
-        let Some(word) = words.first() else { return Ok(Vec::new()) };
-        let hits = skills::search_shelf(&self.services.db, word, MAX_SHELF).await?;
-        let others = hits.into_iter().filter(|hit| hit.publisher != context.identity.org.slug);
+        let mut hits = Vec::new();
+        for word in words.iter().take(MAX_SHELF_WORDS) {
+            hits.extend(skills::search_shelf(&self.services.db, word, MAX_SHELF).await?);
+        }
+        let mut seen = HashSet::new();
+        let others =
+            hits.into_iter().filter(|hit| hit.publisher != context.identity.org.slug && seen.insert(hit.id));
         let found = others.map(|hit| Found {
             relevance: relevance(words, &hit.name, &hit.description),
             is_own: false,
