@@ -16,7 +16,7 @@ test('an alert is created from the query of the logs, fires, is tested, muted, c
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/logs?query=model:gpt-4o' })
   await page.getByRole('button', { name: 'Create alert' }).click()
   const dialog = page.getByRole('dialog', { name: 'Create alert' })
-  assert.equal(await dialog.getByRole('combobox', { name: 'Query' }).inputValue(), 'model:gpt-4o -source:api')
+  assert.equal(await dialog.getByRole('combobox', { name: 'Query' }).inputValue(), 'model:gpt-4o -source:api,replay')
   const meaning = dialog.getByRole('status', { name: 'What it means' })
   await meaning.getByText('Now: error rate 50% in 2 requests; it would fire.').waitFor()
   await dialog.getByLabel('Name').fill('Failures of gpt-4o')
@@ -29,7 +29,7 @@ test('an alert is created from the query of the logs, fires, is tested, muted, c
   await dialog.getByRole('button', { name: 'Create alert' }).click()
   const row = page.getByRole('row', { name: /Failures of gpt-4o/ })
   await row.getByText('Error rate above 20% over 5 minutes').waitFor()
-  assert.deepEqual((await alertsOf(person)).map(({ query, above, measure, window_minutes }) => ({ query, above, measure, window_minutes })), [{ query: 'model:gpt-4o -source:api', above: 0.2, measure: 'error_rate', window_minutes: 5 }])
+  assert.deepEqual((await alertsOf(person)).map(({ query, above, measure, window_minutes }) => ({ query, above, measure, window_minutes })), [{ query: 'model:gpt-4o -source:api,replay', above: 0.2, measure: 'error_rate', window_minutes: 5 }])
 
   await page.getByText('Nobody is notified yet', { exact: false }).waitFor()
   await page.getByRole('button', { name: 'Add receiver' }).click()
@@ -62,7 +62,7 @@ test('an alert is created from the query of the logs, fires, is tested, muted, c
   await inspect(page, 'alert-history')
   await history.getByRole('row', { name: /fired/ }).getByRole('link', { name: 'Show requests' }).click()
   await waitFor('the rows of the window', async () => (await page.getByRole('grid', { name: 'Requests' }).locator('[data-row]').count()) === 2)
-  assert.equal(await page.getByRole('combobox', { name: 'Query' }).inputValue(), 'model:gpt-4o -source:api')
+  assert.equal(await page.getByRole('combobox', { name: 'Query' }).inputValue(), 'model:gpt-4o -source:api,replay')
   await page.goBack()
   await history.getByRole('button', { name: 'Close' }).last().click()
 

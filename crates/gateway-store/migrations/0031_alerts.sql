@@ -7,6 +7,8 @@ CREATE TABLE alerts (
     definition TEXT NOT NULL,
     enabled BIGINT NOT NULL,
     firing BIGINT NOT NULL,
+    -- Whether receivers were told that it fires, and not that it is resolved.
+    notified BIGINT NOT NULL,
     -- When it began to fire, or ended.
     changed_at BIGINT,
     muted_until BIGINT,

@@ -21,6 +21,8 @@ table! {
         pub definition: String,
         pub enabled: bool,
         pub firing: bool,
+        /// Whether receivers were told that it fires, and not that it is resolved.
+        pub notified: bool,
         pub changed_at: Option<Timestamp>,
         pub muted_until: Option<Timestamp>,
         pub checked_at: Option<Timestamp>,

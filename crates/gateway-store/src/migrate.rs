@@ -364,7 +364,7 @@ mod tests {
         ("provider_retention", "f870ad574e55db31840872bcce4d40ce0302b4989d749e8e52ab6844f1bfb675"),
         ("limits", "12aebfd5a11e3ed78f425de21a9d4932c78d82e6a5765d82ac585a460f759f7b"),
         ("user_budgets", "4eca245754c0ae829bd5a38a2c0cc465ff36556ba4b3cf0178c6f4d7f15a097d"),
-        ("alerts", "0510a1f0c577066b9222de998a108a2dfde25d153edddfc839e33e7b4420af97"),
+        ("alerts", "0fec9f700218ef29de8c03a66c2c9443978ab5445cdcadc5fadb96e8f5b52f97"),
         ("skill_files", "95b5d809bb76563bfb87ffaef5101f2c90d935fc7b0ad3f2895c424d12ec1dba"),
         ("mcp", "0b6e4ad27dfa8925e050a5169d2465376cb7916b458aedfb7c91656033efe741"),
         ("prompt_labels", "be8e40f764355362b89ded550f3f276a132a9aa24548f7037c9126a659912764"),

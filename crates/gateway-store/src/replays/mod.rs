@@ -52,10 +52,17 @@ pub async fn find(db: &Db, org: OrgId, id: i64) -> Result<Option<Replay>, StoreE
     table::read_opt(row.as_ref())
 }
 
-/// Newest first; the cursor is a number.
-pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Replay>, StoreError> {
-    let sql = Replay::select("org_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3");
-    let rows = db.all(sql, args![org, page.number_cursor(), page.fetch()]).await?;
+/// Newest first; the cursor is a number. Of one creator, if it is given.
+pub async fn list(
+    db: &Db,
+    org: OrgId,
+    created_by: Option<&str>,
+    page: &Page,
+) -> Result<Paged<Replay>, StoreError> {
+    let sql = Replay::select(
+        "org_id = $1 AND ($2 IS NULL OR id < $2) AND ($4 IS NULL OR created_by = $4) ORDER BY id DESC LIMIT $3",
+    );
+    let rows = db.all(sql, args![org, page.number_cursor(), page.fetch(), created_by]).await?;
     Ok(page.cut(table::read_all::<Replay>(&rows)?, |replay| replay.id.to_string()))
 }
 

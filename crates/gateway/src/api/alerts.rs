@@ -16,7 +16,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::query::query_problem;
 use super::response::{Created, Deleted, Json};
-use crate::app::alerts;
+use crate::app::alerts::{self, Notice};
 use crate::problem::{ApiResult, Problem};
 
 pub fn area() -> Area {
@@ -147,6 +147,7 @@ async fn create(
         definition: serde_json::to_string(&definition).map_err(Problem::internal)?,
         enabled: definition.enabled,
         firing: false,
+        notified: false,
         changed_at: None,
         muted_until: None,
         checked_at: None,
@@ -179,6 +180,7 @@ async fn update(
         definition: serde_json::to_string(&definition).map_err(Problem::internal)?,
         enabled: definition.enabled,
         firing: false,
+        notified: false,
         changed_at: None,
         checked_at: None,
         value: None,
@@ -187,6 +189,7 @@ async fn update(
         updated_at: now,
         ..before.clone()
     };
+    alerts::withdraw(&app, &mut tx, &before).await?;
     store::update(&mut tx, &alert).await.map_err(Problem::on_duplicate(DUPLICATE))?;
     let view = AlertView::try_from(alert)?;
     tx.record(app.entry().named(&view.name).changed(&AlertView::try_from(before)?, &view));
@@ -202,6 +205,7 @@ async fn delete(
     let org = caller.org.id;
     let mut tx = app.services.db.begin().await?;
     let alert = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
+    alerts::withdraw(&app, &mut tx, &alert).await?;
     store::delete(&mut tx, org, id).await?;
     let view = AlertView::try_from(alert)?;
     tx.record(app.entry().named(&view.name).deleted(&view));
@@ -230,7 +234,8 @@ async fn test(
     let reading = alerts::measure(&app, org, &definition, app.services.clock.now()).await?;
     let mut tx = app.services.db.begin().await?;
     let alert = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
-    alerts::notify(&app, &mut tx, (&alert, &definition), reading, "tested").await?;
+    let notice = Notice { kind: "tested", is_sent: true };
+    alerts::notify(&app, &mut tx, (&alert, &definition), reading, notice).await?;
     let Reading { value, requests, is_above } = reading;
     let tested = AlertTest { value, requests, would_fire: is_above };
     tx.record(app.entry().named(&alert.name).created(&tested));

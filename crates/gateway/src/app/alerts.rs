@@ -67,8 +67,15 @@ async fn check_due(app: &Arc<App>, pauses: &mut HashMap<OrgId, Instant>) -> Resu
             (org, Instant::now() + started.elapsed() * PAUSE_FACTOR)
         });
     }
-    ended.extend(checks.join_all().await.into_iter().map(Ok));
-    pauses.extend(ended.into_iter().flatten());
+    while let Some(check) = checks.join_next().await {
+        ended.push(check);
+    }
+    for check in ended {
+        match check {
+            Ok((org, until)) => drop(pauses.insert(org, until)),
+            Err(error) => tracing::error!(%error, "the check of an alert failed"),
+        }
+    }
     Ok(())
 }
 
@@ -127,11 +134,18 @@ async fn record(
         }
         Ok(reading) => {
             (alert.value, alert.error) = (reading.value, None);
-            if alert.firing != reading.is_above {
-                alert.firing = reading.is_above;
-                alert.changed_at = Some(now);
-                let kind = if reading.is_above { "fired" } else { "resolved" };
-                notify(app, &mut tx, (&alert, checked), reading, kind).await?;
+            let is_changed = alert.firing != reading.is_above;
+            if is_changed {
+                (alert.firing, alert.changed_at) = (reading.is_above, Some(now));
+            }
+            // What was not sent while the alert was muted is sent afterwards, if it still holds.
+            let is_sent = alert.notified != alert.firing && !is_muted(alert.muted_until, now);
+            if is_sent {
+                alert.notified = alert.firing;
+            }
+            if is_changed || is_sent {
+                let kind = if alert.firing { "fired" } else { "resolved" };
+                notify(app, &mut tx, (&alert, checked), reading, Notice { kind, is_sent }).await?;
             }
         }
     }
@@ -139,17 +153,36 @@ async fn record(
     tx.commit().await
 }
 
-/// Adds an entry to the history, and the event unless the alert is muted. A test is sent in any case.
+/// What became of an alert.
+#[derive(Clone, Copy)]
+pub struct Notice {
+    /// `fired`, `resolved` or `tested`.
+    pub kind: &'static str,
+    /// False if it is muted, or if nobody was told that it fired.
+    pub is_sent: bool,
+}
+
+/// Tells those who know that the alert fires that it does not any more, because it is changed or deleted.
+pub async fn withdraw(app: &App, tx: &mut Tx, alert: &StoredAlert) -> Result<(), StoreError> {
+    if !alert.notified {
+        return Ok(());
+    }
+    let Ok(definition) = serde_json::from_str::<Definition>(&alert.definition) else { return Ok(()) };
+    let reading = Reading { value: None, requests: 0, is_above: false };
+    let notice = Notice { kind: "resolved", is_sent: true };
+    notify(app, tx, (alert, &definition), reading, notice).await
+}
+
+/// Adds an entry to the history, and the event if it is sent.
 pub async fn notify(
     app: &App,
     tx: &mut Tx,
     (alert, definition): (&StoredAlert, &Definition),
     reading: Reading,
-    kind: &str,
+    Notice { kind, is_sent }: Notice,
 ) -> Result<(), StoreError> {
     let now = app.services.clock.now();
-    let is_test = kind == "tested";
-    let muted = !is_test && is_muted(alert.muted_until, now);
+    let (is_test, muted) = (kind == "tested", !is_sent);
     let id = app.services.ids.new_id();
     let Reading { value, requests, .. } = reading;
     let entry = HistoryEntry { id, kind: kind.to_owned(), value, requests, muted, created_at: now };

@@ -263,6 +263,7 @@ fn classify_problem(problem: &Problem) -> NoVerdict {
             let seconds = seconds.and_then(|(_, value)| value.to_str().ok()?.parse().ok()).unwrap_or(1);
             NoVerdict::RateLimited(Duration::from_secs(seconds))
         }
+        _ if crate::proxy::budget::is_reserved(problem) => NoVerdict::RateLimited(Duration::from_secs(1)),
         status if status.is_server_error() => NoVerdict::Retry(reason),
         _ => NoVerdict::Permanent(reason),
     }

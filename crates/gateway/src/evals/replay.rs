@@ -73,7 +73,7 @@ fn internal_request(
 }
 
 fn refused(problem: &Problem) -> NotReplayed {
-    if problem.code == "budget_exceeded" {
+    if problem.code == "budget_exceeded" && !crate::proxy::budget::is_reserved(problem) {
         return NotReplayed::Budget(problem.message.to_string());
     }
     NotReplayed::Item(classify_problem(problem))

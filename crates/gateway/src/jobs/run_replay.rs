@@ -57,7 +57,7 @@ impl Job for RunReplay {
         let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
             return Ok(JobResult::Finished);
         };
-        let runner = match ReplayRunner::new(context, &replay, identity).await? {
+        let mut runner = match ReplayRunner::new(context, &replay, identity).await? {
             Ok(runner) => runner,
             Err(reason) => {
                 self.give_up(context, &reason).await?;
@@ -68,6 +68,16 @@ impl Job for RunReplay {
             if services.tasks.is_stopping() {
                 return Ok(JobResult::Reschedule(Duration::ZERO));
             }
+            // Before the calls: an interruption may have come between the last outcomes and this check.
+            if let Some(reason) = runner.over_max_cost().await? {
+                self.give_up(context, &format!("stopped: {reason}")).await?;
+                return Ok(JobResult::Finished);
+            }
+            // Credentials, budgets and models that were changed meanwhile count for the next calls.
+            let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
+                return Ok(JobResult::Finished);
+            };
+            runner.identity = identity;
             let Some(items) = runner.next_batch().await? else { break };
             let Ok(_memory) = runner.identity.org.memory.reserve(items.bytes) else {
                 return Ok(JobResult::Reschedule(MEMORY_RETRY_DELAY));
@@ -83,11 +93,7 @@ impl Job for RunReplay {
                 return Ok(JobResult::Finished);
             }
             tx.commit().await?;
-            let over = match batch.over_budget {
-                Some(reason) => Some(reason),
-                None => runner.over_max_cost().await?,
-            };
-            if let Some(reason) = over {
+            if let Some(reason) = batch.over_budget {
                 self.give_up(context, &format!("stopped: {reason}")).await?;
                 return Ok(JobResult::Finished);
             }

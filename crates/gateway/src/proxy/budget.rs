@@ -45,6 +45,14 @@ pub async fn reserve(
     reserved.map_err(refused)
 }
 
+/// In the error of a budget whose rest is reserved for running requests: it may have some left when they end.
+const RESERVED: &str = "reserved";
+
+/// Whether a request was refused by a budget that is used up only for now.
+pub fn is_reserved(problem: &Problem) -> bool {
+    problem.extra.get(RESERVED).is_some_and(|value| value == true)
+}
+
 /// Why nothing was reserved, as the caller reads it.
 pub fn refused(refused: Refused) -> Problem {
     match refused {
@@ -80,6 +88,9 @@ fn problem(exceeded: &BudgetExceeded) -> Problem {
     let mut problem = Problem::new(StatusCode::FORBIDDEN, "budget_exceeded", message);
     problem.extra.insert("budget_id".into(), budget.id.to_string().into());
     problem.extra.insert("resets_at".into(), resets_at.to_string().into());
+    if *is_reserved {
+        problem.extra.insert(RESERVED.into(), true.into());
+    }
     problem.headers.push(remaining_header(0));
     problem
 }

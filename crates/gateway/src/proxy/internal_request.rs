@@ -203,6 +203,10 @@ fn head(request: &InternalRequest) -> ApiResult<Parts> {
     headers.insert("x-gateway-provider", value(request.provider.clone())?);
     headers.insert("x-gateway-format", HeaderValue::from_static(request.endpoint.format().as_str()));
     headers.insert("x-gateway-credential", HeaderValue::from_static("stored"));
+    if request.source == LogSource::Replay {
+        // The answer of a cache says nothing about the model, and is not compared with one.
+        headers.insert("x-gateway-cache", HeaderValue::from_static("false"));
+    }
     if !request.metadata.is_empty()
         && let Ok(metadata) =
             HeaderValue::from_bytes(Value::Object(request.metadata.clone()).to_string().as_bytes())

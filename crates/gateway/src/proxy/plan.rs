@@ -204,13 +204,16 @@ impl<'a> Plan<'a> {
         self.directives.user.as_deref().or(self.facts.user.as_deref())
     }
 
-    /// The user of the log row, whose budgets apply. A member is the end user of its own calls.
+    /// The user of the log row, whose budgets apply. A member is the end user of its own calls. Calls of the organization
+    /// itself have none: a request that is made again must not use up the budget of the user that it names.
     pub fn end_user(&self, identity: &Identity) -> Option<Cow<'_, str>> {
-        let member = || match &identity.principal {
-            Principal::User { id, .. } => Some(Cow::Owned(id.to_string())),
-            Principal::Key(_) | Principal::Org => None,
-        };
-        self.user().map(Cow::Borrowed).or_else(member)
+        match &identity.principal {
+            Principal::User { id, .. } => {
+                Some(self.user().map_or_else(|| id.to_string().into(), Cow::Borrowed))
+            }
+            Principal::Key(_) => self.user().map(Cow::Borrowed),
+            Principal::Org => None,
+        }
     }
 
     pub fn has_fallbacks(&self) -> bool {

@@ -13,8 +13,8 @@ test('parameters of earlier versions become terms', () => {
 })
 
 test('own calls are left out unless they are asked for', () => {
-  expect(effectiveQuery({})).toBe('-source:api')
-  expect(effectiveQuery({ query: 'model:x' })).toBe('model:x -source:api')
+  expect(effectiveQuery({})).toBe('-source:api,replay')
+  expect(effectiveQuery({ query: 'model:x' })).toBe('model:x -source:api,replay')
   expect(effectiveQuery({ query: 'model:x', own: 'show' })).toBe('model:x')
   expect(effectiveQuery({ query: 'source:api,proxy' })).toBe('source:api,proxy')
 })

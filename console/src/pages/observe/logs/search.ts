@@ -50,7 +50,8 @@ export function readLogsSearch(search: RawSearch): LogsSearch {
 export function effectiveQuery({ query, own }: LogsSearch): string {
   return own === 'show' || hasField(query ?? '', 'source') ? (query ?? '') : joinTerms(query, OWN_CALLS_EXCLUDED)
 }
-export const OWN_CALLS_EXCLUDED = '-source:api'
+export const OWN_CALLS_EXCLUDED = '-source:api,replay'
+export const OWN_SOURCES: readonly string[] = ['api', 'replay']
 
 export interface Order {
   field: SortField

@@ -12,7 +12,7 @@ import { mergeNewestFirst } from '@/lib/merge'
 import { usePrefs } from '@/lib/prefs'
 import { resolveRange, type RangeSearch } from '@/lib/range'
 import { searchedWords } from '@/lib/query'
-import { effectiveQuery, OWN_CALLS_EXCLUDED, type LogsSearch } from './search'
+import { effectiveQuery, OWN_CALLS_EXCLUDED, OWN_SOURCES, type LogsSearch } from './search'
 
 const PAGE_SIZE = 200
 /** Beyond this number of live rows the list is reloaded from the top. */
@@ -117,7 +117,7 @@ export function useLogRows(search: LogsSearch & RangeSearch, paused: boolean) {
 
   const onRows = (newRows: LogRow[]) => {
     if (text !== '' && text !== OWN_CALLS_EXCLUDED) return catchUpSoon()
-    const listed = text === '' ? newRows : newRows.filter((row) => row.source !== 'api')
+    const listed = text === '' ? newRows : newRows.filter((row) => !OWN_SOURCES.includes(row.source))
     if (listed.length > 0) dispatch({ name, rows: listed, paused })
   }
   const state = useLiveLogs(() => true, onRows, live)

@@ -22,7 +22,7 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Accepted, Deleted, Json};
 use crate::app::App;
-use crate::auth::Identity;
+use crate::auth::{Identity, RowAccess};
 use crate::jobs;
 use crate::jobs::run_replay::RunReplay;
 use crate::problem::{ApiResult, Problem};
@@ -74,6 +74,13 @@ async fn create(
         let (expected, max) = (usd(estimate.cost), usd(max));
         let why = format!(
             "the estimated cost is {expected} USD, which is more than {max} USD; choose fewer rows or a higher value"
+        );
+        return Err(Problem::field("max_cost_usd", why));
+    }
+    if max_cost.is_some() && estimate.unpriced > 0 {
+        let why = format!(
+            "cannot hold, because {} of the rows go to a model without a price; set a price, or leave max_cost_usd out",
+            estimate.unpriced
         );
         return Err(Problem::field("max_cost_usd", why));
     }
@@ -135,7 +142,9 @@ async fn list(
     caller: Caller<Viewer>,
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<ReplayList>> {
-    let found = replays::list(&app.services.db, caller.org.id, &params.numeric_page()?).await?;
+    let own = own_replays(&caller);
+    let found =
+        replays::list(&app.services.db, caller.org.id, own.as_deref(), &params.numeric_page()?).await?;
     let (replays, next_cursor) = page::into_views(found);
     Ok(Json(ReplayList { replays, next_cursor }))
 }
@@ -183,6 +192,19 @@ async fn delete(
     Ok(Deleted::yes())
 }
 
+/// A replay that the caller may see.
 async fn stored(app: &App, caller: &Identity, id: i64) -> ApiResult<Replay> {
-    replays::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)
+    let found = replays::find(&app.services.db, caller.org.id, id).await?;
+    let own = own_replays(caller);
+    let may_see = |replay: &Replay| own.is_none() || replay.created_by == own;
+    found.filter(may_see).ok_or_else(Problem::not_found)
+}
+
+/// The actor whose replays a caller sees. `None`: all of the organization. A key that reads only its own rows sees only
+/// its own replays.
+fn own_replays(caller: &Identity) -> Option<String> {
+    match caller.row_access() {
+        RowAccess::All => None,
+        RowAccess::Own(_) => Some(caller.actor()),
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
+use gateway_core::audit::Target;
 use gateway_core::llm::preview::{assistant_text, last_user_text};
 use gateway_core::logs::LogRow;
 use gateway_core::replays::CallFigures;
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ReplayId, stored};
+use crate::api::audited::AuditedRead;
 use crate::api::caller::{AppState, Caller, Viewer};
 use crate::api::extract::{PathParam, QueryParams};
 use crate::api::page::{PageParams, encode_cursor};
@@ -90,6 +92,7 @@ struct VerdictView {
 pub(super) async fn rows(
     State(app): AppState,
     caller: Caller<Viewer>,
+    read: AuditedRead,
     PathParam(ReplayId(id)): PathParam<ReplayId>,
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<RowList>> {
@@ -106,6 +109,10 @@ pub(super) async fn rows(
         None => Vec::new(),
     };
     let mut texts = texts(&app, &caller, &items).await?;
+    if texts.values().any(|texts| texts.input.is_some() || texts.answer.is_some()) {
+        let target = Target { kind: "replay".into(), id: Some(id.to_string()), name: None };
+        read.record(&app, &caller, "log.read_bodies", target);
+    }
     let next = items.last().filter(|_| has_more).map(|item| item.position.to_string());
     let rows = items.into_iter().map(|item| view(item, &scores, &mut texts)).collect();
     Ok(Json(RowList { rows, next_cursor: encode_cursor(next.as_deref()) }))

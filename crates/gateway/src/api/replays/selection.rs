@@ -32,6 +32,8 @@ const MAX_ROWS: i64 = 1_000;
 const MAX_EVALS: usize = 5;
 /// Pages of log rows that are searched for rows that can be replayed.
 const MAX_PAGES: usize = 10;
+/// Rows of a page at least, because some of them cannot be replayed.
+const MIN_PAGE: i64 = 200;
 /// The variables travel in a header.
 const MAX_VARIABLES_BYTES: usize = 16 << 10;
 const MAX_PARAMS_BYTES: usize = 64 << 10;
@@ -200,16 +202,20 @@ async fn matching_rows(app: &App, caller: &Identity, request: &ReplayRequest) ->
     let search = LogSearch::with_filter(query, &filter);
     wait_until_stored(app, org, search.query.has_text()).await;
     let stored = app.query_logs(org).await?;
-    let (mut found, mut cursor) = (Found::default(), None);
+    let (mut found, mut cursor, mut oldest) = (Found::default(), None, None);
     for _ in 0..MAX_PAGES {
-        let page = (limit, cursor.as_deref());
+        let page = (limit.max(MIN_PAGE), cursor.as_deref());
         let matching = logs::list_matching(&stored, org, &search, Sort::default(), page).await?;
+        oldest = matching.entries.last().map(|entry| entry.row.created_at).or(oldest);
         matching.entries.into_iter().for_each(|entry| found.add(entry.row));
         found.scanned_to = matching.scanned_to;
         cursor = matching.next;
         if cursor.is_none() || found.rows.len() >= max {
             break;
         }
+    }
+    if cursor.is_some() && found.rows.len() < max {
+        found.scanned_to = found.scanned_to.or(oldest);
     }
     found.rows.truncate(max);
     Ok(found)
