@@ -266,6 +266,10 @@ async fn mute(
     let before = AlertView::try_from(alert.clone())?;
     let until = app.services.clock.now().plus(i64::from(request.minutes) * MINUTE);
     alert.muted_until = (request.minutes > 0).then_some(until);
+    if alert.muted_until.is_none() {
+        // What was not sent is sent at once.
+        alert.next_check_at = app.services.clock.now();
+    }
     store::update(&mut tx, &alert).await?;
     let view = AlertView::try_from(alert)?;
     tx.record(app.entry().named(&view.name).changed(&before, &view));

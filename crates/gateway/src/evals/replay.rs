@@ -1,6 +1,8 @@
 //! Makes the request of a log row again with another model, provider or prompt. The result has the form of a log row, so
 //! that evals judge it in the same way as the original.
 
+use std::time::Duration;
+
 use gateway_core::logs::{BodyStorage, LogRow, LogSource, MAX_BODY_BYTES};
 use gateway_core::replays::{self, ReplayEndpoint, ReplayRequest, ReplayTarget};
 use serde_json::{Value, json};
@@ -8,6 +10,11 @@ use serde_json::{Value, json};
 use super::{MODEL_TIMEOUT, ModelCaller, NoVerdict, classify_problem};
 use crate::internal_call::{Endpoint, InsertedPrompt, InternalRequest, ModelResponse};
 use crate::problem::Problem;
+use crate::proxy::budget::is_reserved;
+
+/// While the rest of a budget is reserved for running requests.
+const RESERVED_PAUSE: Duration = Duration::from_millis(100);
+const MAX_RESERVED_WAITS: u32 = 100;
 
 /// Why a request was not made again.
 #[derive(Debug)]
@@ -30,11 +37,21 @@ pub async fn replay_row(
     target: &ReplayTarget,
     row: &LogRow,
 ) -> Result<LogRow, NotReplayed> {
-    let request = replays::prepare(row, target).map_err(NotReplayed::permanent)?;
-    let provider = request.provider.clone();
-    let internal = internal_request(caller, target, row, request);
-    let response =
-        caller.models.call_model(caller.identity, internal).await.map_err(|problem| refused(&problem))?;
+    let mut waits = 0;
+    let (provider, response) = loop {
+        let request = replays::prepare(row, target).map_err(NotReplayed::permanent)?;
+        let provider = request.provider.clone();
+        let internal = internal_request(caller, target, row, request);
+        match caller.models.call_model(caller.identity, internal).await {
+            Ok(response) => break (provider, response),
+            // The calls of the same batch reserve what they may cost at most, and give back the rest when they end.
+            Err(problem) if is_reserved(&problem) && waits < MAX_RESERVED_WAITS => {
+                waits += 1;
+                tokio::time::sleep(RESERVED_PAUSE).await;
+            }
+            Err(problem) => return Err(refused(&problem)),
+        }
+    };
     if matches!(response.status.as_u16(), 408 | 409 | 425 | 429) {
         let reason = format!("the provider returned status {}", response.status.as_u16());
         return Err(NotReplayed::Item(NoVerdict::Retry(reason)));
@@ -73,7 +90,7 @@ fn internal_request(
 }
 
 fn refused(problem: &Problem) -> NotReplayed {
-    if problem.code == "budget_exceeded" && !crate::proxy::budget::is_reserved(problem) {
+    if problem.code == "budget_exceeded" && !is_reserved(problem) {
         return NotReplayed::Budget(problem.message.to_string());
     }
     NotReplayed::Item(classify_problem(problem))

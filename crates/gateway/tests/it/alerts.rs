@@ -195,14 +195,26 @@ on_both!(a_muted_alert_tells_nobody_but_its_history, |app| async move {
     wait_until_firing(&app, &ada, &alert, true).await;
     let entries = history(&app, &ada, &alert).await;
     assert_eq!((&entries[0]["kind"], &entries[0]["muted"]), (&json!("fired"), &json!(true)));
+    assert!(told.requests().is_empty());
+    // The mute ends while the alert still fires.
     assert_eq!(mute(0).send().await.expect(200)["muted_until"], Value::Null);
+    let events = told.wait_for_requests(1, WAIT_TIMEOUT).await;
+    assert_eq!(events[0].json()["type"], "alert.fired");
+    let entries = history(&app, &ada, &alert).await;
+    assert_eq!((&entries[0]["kind"], &entries[0]["muted"]), (&json!("fired"), &json!(false)));
     // A test is told in any case, and says what a check would find.
     let test = app.post(&format!("{}/test", one(&ada, &alert)), json!({})).bearer(&ada.token);
     let found = test.send().await.expect(200);
     assert_eq!(found, json!({"value": 1.0, "requests": 10, "would_fire": true}));
-    let events = told.wait_for_requests(1, WAIT_TIMEOUT).await;
-    assert_eq!((events.len(), &events[0].json()["data"]["test"]), (1, &json!(true)));
+    let events = told.wait_for_requests(2, WAIT_TIMEOUT).await;
+    assert_eq!((events.len(), &events[1].json()["data"]["test"]), (2, &json!(true)));
     assert_eq!(history(&app, &ada, &alert).await[0]["kind"], "tested");
+    // Those who know that it fires are told when it is changed or deleted.
+    let changed = json!({"name": "failures", "measure": "error_rate", "above": 2.0, "window_minutes": 10});
+    app.put(&one(&ada, &alert), changed).bearer(&ada.token).send().await.expect(200);
+    let events = told.wait_for_requests(3, WAIT_TIMEOUT).await;
+    assert_eq!(events[2].json()["type"], "alert.resolved");
+    app.delete(&one(&ada, &alert)).bearer(&ada.token).send().await.expect(200);
 });
 
 on_both!(an_alert_counts_only_rows_of_its_organization_and_query, |app| async move {

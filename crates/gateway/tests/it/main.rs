@@ -129,6 +129,7 @@ mod proxy_uploads;
 mod proxy_usage;
 mod quotas;
 mod rate_limits;
+mod replay_budgets;
 mod replay_crash;
 mod replays;
 mod request_bodies;

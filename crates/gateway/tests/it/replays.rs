@@ -28,7 +28,7 @@ async fn rows(app: &TestApp, by: &Account, replay: &Value) -> Vec<Value> {
 }
 
 /// Writes rows with these questions and returns their ids, oldest first.
-async fn asked(app: &TestApp, by: &Account, questions: &[&str]) -> Vec<i64> {
+pub async fn asked(app: &TestApp, by: &Account, questions: &[&str]) -> Vec<i64> {
     let now = app.app.services.clock.now();
     let rows: Vec<_> = (0..)
         .zip(questions)
@@ -269,7 +269,7 @@ on_both!(a_row_that_cannot_be_replayed_is_an_error_of_its_own, |app| async move 
     assert!(replay["error"].as_str().unwrap().contains("JSON object"), "{replay}");
 });
 
-const OPENAI: &str = r#"{"id":"x","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"Paris"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}"#;
+pub const OPENAI: &str = r#"{"id":"x","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"Paris"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_body_of_the_row_is_sent_with_what_the_target_changes() {
@@ -332,35 +332,21 @@ async fn the_body_of_the_row_is_sent_with_what_the_target_changes() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn budgets_and_the_own_limit_stop_a_replay() {
-    for backend in Backend::BOTH {
-        let proxy = ProxyFixture::start_with(backend, &[]).await;
-        let (app, ada) = (&proxy.app, &proxy.ada);
-        // 0.0125 USD for each call.
-        proxy.upstream.set_default_reply(Reply::json(200, OPENAI));
-        let questions: Vec<String> = (0..40).map(|number| number.to_string()).collect();
-        let questions: Vec<&str> = questions.iter().map(String::as_str).collect();
-        let ids = asked(app, ada, &questions).await;
-        let target = json!({"provider": "openai", "model": "gpt-4o"});
-        let body = json!({"log_ids": ids, "target": target, "max_cost_usd": 0.1});
-        let replay = app.replay(ada, body).await;
-        assert_eq!(replay["status"], "failed");
-        assert!(replay["error"].as_str().unwrap().contains("max_cost_usd"), "{replay}");
-        // A batch is finished before the costs are looked at.
-        let done = replay["done"].as_i64().unwrap();
-        assert!((8..=16).contains(&done), "{replay}");
-        assert!(replay["spent_usd"].as_f64().unwrap() >= 0.1);
-
-        let budget = json!({"scope": "org", "period": "daily", "hard_limit_usd": 0.3});
-        let path = format!("/api/v1/orgs/{}/budgets", ada.org_id);
-        app.post(&path, budget).bearer(&ada.token).send().await.expect(201);
-        let replay = app.replay(ada, json!({"log_ids": ids, "target": target})).await;
-        assert_eq!(replay["status"], "failed");
-        assert!(replay["error"].as_str().unwrap().starts_with("stopped: "), "{replay}");
-        assert!(replay["done"].as_i64().unwrap() < 40, "{replay}");
-    }
-}
+on_both!(a_key_that_reads_its_own_rows_sees_its_own_replays, |app| async move {
+    let ada = app.signup("acme").await;
+    let ids = asked(&app, &ada, &["hello"]).await;
+    let replay = start(&app, &ada, json!({"log_ids": ids, "target": sandbox()})).await.expect(202);
+    app.wait_for_replay(&ada, &replay).await;
+    let key = json!({"name": "narrow", "scopes": ["model:sandbox-small"]});
+    let key = app.post("/api/v1/keys", key).bearer(&ada.token).send().await.expect(201);
+    let key = key["raw_key"].as_str().unwrap();
+    let path = format!("{REPLAYS}/{}", replay["id"]);
+    app.get(&path).key(key).send().await.expect_error(404, "not_found");
+    app.get(&format!("{path}/rows")).key(key).send().await.expect_error(404, "not_found");
+    assert_eq!(app.get(REPLAYS).key(key).send().await.expect(200)["replays"], json!([]));
+    let all = app.get(REPLAYS).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(all["replays"].as_array().unwrap().len(), 1);
+});
 
 on_both!(a_replay_that_waits_can_be_cancelled_and_only_so_many_may_wait, |app| async move {
     let ada = app.signup("acme").await;
