@@ -1,7 +1,7 @@
 //! Which objects a client needs: those that the wanted commits reach within the depth, without those that its own
 //! commits reach. The walk follows the client's own limits, because a shallow clone lacks what lies behind them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::protocol::{FetchRequest, ProtocolError};
 use super::{Object, ObjectKind, Oid, parse_commit, parse_tree};
@@ -53,14 +53,30 @@ impl History {
         let mut plan = FetchPlan::default();
         for want in &request.wants {
             if self.commits.contains_key(want) {
-                self.add_commits(*want, request, &mut known, &mut plan);
-            } else if self.trees.contains_key(want) {
+                continue;
+            }
+            if self.trees.contains_key(want) {
                 self.add_tree(*want, request.without_blobs, &mut known, &mut plan.objects);
             } else if self.blobs.contains(want) {
                 // Asked for by name, so the client lacks it, whatever its commits reach.
                 plan.objects.push(*want);
             } else {
                 return Err(ProtocolError(format!("not our ref {want}")));
+            }
+        }
+        for (commit, left) in self.commits_within(request, &known) {
+            let Some((tree, parent)) = self.commits.get(&commit) else { continue };
+            if known.insert(commit) {
+                plan.objects.push(commit);
+                self.add_tree(*tree, request.without_blobs, &mut known, &mut plan.objects);
+            }
+            if parent.is_none() || request.depth.is_none() {
+                continue;
+            }
+            if left == 0 {
+                plan.shallow.push(commit);
+            } else if request.shallow.contains(&commit) {
+                plan.unshallow.push(commit);
             }
         }
         plan.objects.sort_unstable();
@@ -85,31 +101,26 @@ impl History {
         known
     }
 
-    fn add_commits(&self, from: Oid, request: &FetchRequest, known: &mut HashSet<Oid>, plan: &mut FetchPlan) {
-        let mut left = request.depth.unwrap_or(u32::MAX);
-        let mut next = Some(from);
-        while let Some(commit) = next.take() {
-            let Some((tree, parent)) = self.commits.get(&commit) else { break };
-            let is_known = !known.insert(commit);
-            if !is_known {
-                plan.objects.push(commit);
-                self.add_tree(*tree, request.without_blobs, known, &mut plan.objects);
+    /// The commits that the wanted ones reach within the depth, and how many generations may follow each. All wants are
+    /// followed one generation at a time. So a commit is first met with the greatest number, and is visited only once.
+    fn commits_within(&self, request: &FetchRequest, known: &HashSet<Oid>) -> Vec<(Oid, u32)> {
+        let depth = request.depth.unwrap_or(u32::MAX);
+        let mut waiting: VecDeque<(Oid, u32)> = request.wants.iter().map(|want| (*want, depth)).collect();
+        let (mut seen, mut reached) = (HashSet::new(), Vec::new());
+        while let Some((commit, left)) = waiting.pop_front() {
+            let Some((_, parent)) = self.commits.get(&commit) else { continue };
+            if !seen.insert(commit) {
+                continue;
             }
-            left -= 1;
-            let was_shallow = request.shallow.contains(&commit);
-            match parent {
-                Some(_) if left == 0 => plan.shallow.push(commit),
-                // Without a new depth, everything behind a commit that the client has is settled.
-                Some(_) if is_known && request.depth.is_none() => {}
-                Some(parent) => {
-                    if was_shallow && request.depth.is_some() {
-                        plan.unshallow.push(commit);
-                    }
-                    next = Some(*parent);
-                }
-                None => {}
+            let left = left.saturating_sub(1);
+            reached.push((commit, left));
+            // Without a new depth, everything behind a commit that the client has is settled.
+            let is_settled = request.depth.is_none() && known.contains(&commit);
+            if let Some(parent) = parent.filter(|_| left > 0 && !is_settled) {
+                waiting.push_back((parent, left));
             }
         }
+        reached
     }
 
     fn add_tree(&self, root: Oid, without_blobs: bool, known: &mut HashSet<Oid>, objects: &mut Vec<Oid>) {
@@ -175,7 +186,7 @@ mod tests {
     #[test]
     fn a_shallow_client_gets_what_lies_behind_its_limit() {
         let (plan, commits) = planned(|request, commits| {
-            (request.haves, request.shallow) = (vec![commits[1]], vec![commits[1]]);
+            (request.haves, request.shallow) = (vec![commits[1]], HashSet::from([commits[1]]));
         });
         assert_eq!(plan.objects.len(), 3, "the first file again, because the client never had it");
         assert!(plan.objects.contains(&commits[2]) && plan.shallow.is_empty());
@@ -187,10 +198,41 @@ mod tests {
         assert_eq!((plan.objects.len(), plan.shallow), (3, vec![commits[2]]));
         let (plan, commits) = planned(|request, commits| {
             request.depth = Some(u32::MAX);
-            (request.haves, request.shallow) = (vec![commits[2]], vec![commits[2]]);
+            (request.haves, request.shallow) = (vec![commits[2]], HashSet::from([commits[2]]));
         });
         assert_eq!((plan.shallow, plan.unshallow), (vec![], vec![commits[2]]));
         assert_eq!(plan.objects.len(), 4, "two commits, and the tree and file of the second");
+    }
+
+    #[test]
+    fn many_equal_wants_cost_no_more_than_one() {
+        let (objects, commits) = repository();
+        let history = History::new(&objects, []).unwrap();
+        let all = commits.iter().copied().chain(commits.iter().rev().copied());
+        let wants: Vec<Oid> = all.cycle().take(10_000).collect();
+        for depth in [None, Some(1), Some(2), Some(u32::MAX)] {
+            let request = FetchRequest {
+                wants: wants.clone(),
+                shallow: commits.iter().copied().collect(),
+                depth,
+                ..FetchRequest::default()
+            };
+            let reached = history.commits_within(&request, &HashSet::new());
+            assert_eq!(reached.len(), commits.len(), "each commit is visited once");
+            let plan = history.plan(&request).unwrap();
+            let ends = plan.shallow.len() + plan.unshallow.len();
+            assert_eq!(ends, if depth.is_some() { 2 } else { 0 }, "each commit with a parent is named once");
+            assert_eq!(plan.objects.len(), 3 + 2 + 2);
+        }
+    }
+
+    #[test]
+    fn the_want_that_reaches_farthest_decides() {
+        let (plan, commits) = planned(|request, commits| {
+            (request.wants, request.depth) = (vec![commits[2], commits[1]], Some(2));
+        });
+        assert!(plan.shallow.is_empty(), "the second commit's parent is within the depth of the second want");
+        assert!(plan.objects.contains(&commits[0]));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The wire format of a fetch over smart HTTP, version 0: lines with their length in front, the advertisement of the
 //! branch, the request of the client, and the pack in a side band. Clients that ask for version 2 accept version 0.
 
+use std::collections::HashSet;
+
 use super::{BRANCH, FetchPlan, Oid};
 
 /// What the server can do. `no-done` is left out on purpose: the pack is sent only after the line `done`.
@@ -20,10 +22,11 @@ pub struct ProtocolError(pub String);
 /// The request of `git-upload-pack`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FetchRequest {
+    /// Parsed requests have each id once.
     pub wants: Vec<Oid>,
     pub haves: Vec<Oid>,
     /// The commits whose parents the client does not have.
-    pub shallow: Vec<Oid>,
+    pub shallow: HashSet<Oid>,
     /// How many commits of history the client wants; none for all.
     pub depth: Option<u32>,
     /// The client fetches files later, one by one.
@@ -51,6 +54,10 @@ impl FetchRequest {
         if request.wants.is_empty() {
             return Err(ProtocolError("the request has no want line".into()));
         }
+        for ids in [&mut request.wants, &mut request.haves] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
         Ok(request)
     }
 
@@ -67,7 +74,9 @@ impl FetchRequest {
                 }
             }
             "have" => self.haves.push(oid(rest)?),
-            "shallow" => self.shallow.push(oid(rest)?),
+            "shallow" => {
+                self.shallow.insert(oid(rest)?);
+            }
             "deepen" => {
                 let depth = rest.parse::<u32>().ok().filter(|depth| *depth > 0);
                 self.depth = Some(depth.ok_or_else(|| ProtocolError("deepen: expected a number".into()))?);
@@ -164,6 +173,15 @@ mod tests {
         let have = format!("have {ID}\n");
         let parsed = FetchRequest::parse(&body(&[&first, "", &have, "", "done\n"])).unwrap();
         assert_eq!((parsed.haves.len(), parsed.is_done), (1, true));
+    }
+
+    #[test]
+    fn repeated_lines_are_read_once() {
+        let (want, have, shallow) =
+            (format!("want {ID}\n"), format!("have {ID}\n"), format!("shallow {ID}\n"));
+        let lines = [want.as_str(), shallow.as_str(), have.as_str()].repeat(1_000);
+        let parsed = FetchRequest::parse(&body(&lines)).unwrap();
+        assert_eq!((parsed.wants.len(), parsed.haves.len(), parsed.shallow.len()), (1, 1, 1));
     }
 
     #[test]

@@ -157,6 +157,9 @@ pub fn check_path(path: &str) -> Result<(), FileError> {
     if path.eq_ignore_ascii_case(SKILL_MD) {
         return error("SKILL.md is changed through the skill itself: PUT /skills/{skillId}");
     }
+    if segments.first().is_some_and(|first| first.eq_ignore_ascii_case(SKILL_MD)) {
+        return error("SKILL.md is a file of the skill, so it cannot be a directory; use another name");
+    }
     Ok(())
 }
 
@@ -185,8 +188,16 @@ mod tests {
 
     #[test]
     fn hostile_paths_are_refused() {
-        for good in ["a", "scripts/run.sh", ".gitignore", "a b/c+d@1=2,3.txt", "docs/SKILL.md", "..a", "a..b"]
-        {
+        for good in [
+            "a",
+            "scripts/run.sh",
+            ".gitignore",
+            "a b/c+d@1=2,3.txt",
+            "docs/SKILL.md",
+            "SKILL.md2/x",
+            "..a",
+            "a..b",
+        ] {
             assert_eq!(check_path(good), Ok(()), "{good}");
         }
         let deep = "a/".repeat(10) + "a";
@@ -215,6 +226,8 @@ mod tests {
             "a\u{200b}b",
             "SKILL.md",
             "skill.MD",
+            "SKILL.md/x",
+            "skill.MD/a/b",
             ".git",
             ".git/config",
             "x/.GIT/hooks/a",

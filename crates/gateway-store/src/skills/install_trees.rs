@@ -95,6 +95,19 @@ pub async fn object_ids(db: &Db, key: TreeKey<'_>) -> Result<Vec<(Oid, ObjectKin
     rows.iter().map(|row| Ok((oid(row, "oid")?, kind(row)?))).collect()
 }
 
+/// What all commits and directories take in memory, compressed and not.
+pub async fn history_bytes(db: &Db, key: TreeKey<'_>) -> Result<usize, StoreError> {
+    let row = db
+        .opt(
+            "SELECT CAST(COALESCE(SUM(size + LENGTH(data)), 0) AS BIGINT) AS total FROM install_objects \
+             WHERE org_id = $1 AND selection = $2 AND kind < 3",
+            args![key.org, key.selection],
+        )
+        .await?;
+    let bytes: i64 = row.map_or(Ok(0), |row| row.get("total"))?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
 /// All commits and directories.
 pub async fn history(db: &Db, key: TreeKey<'_>) -> Result<Vec<Object>, StoreError> {
     let rows = db

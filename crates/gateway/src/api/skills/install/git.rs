@@ -51,8 +51,8 @@ pub(super) async fn upload_pack(context: &TreeContext<'_>, request: GitRequest<'
         Err(error) => return Ok(refusal(&error)),
     };
     let (db, key) = (&context.app.services.db, context.tree_key());
+    let memory = context.reserve(install_trees::history_bytes(db, key).await?)?;
     let objects = install_trees::history(db, key).await?;
-    let _memory = context.reserve(objects.iter().map(|object| object.data.len() + object.size).sum())?;
     let blobs: Vec<Oid> = install_trees::object_ids(db, key)
         .await?
         .into_iter()
@@ -60,8 +60,14 @@ pub(super) async fn upload_pack(context: &TreeContext<'_>, request: GitRequest<'
         .map(|(oid, _)| oid)
         .collect();
     let asked = fetch.clone();
-    let planning =
-        move |_: &Cancellation| History::new(&objects, blobs).and_then(|history| history.plan(&asked));
+    let planning = move |cancellation: &Cancellation| {
+        let _memory = memory;
+        let history = History::new(&objects, blobs)?;
+        if cancellation.is_cancelled() {
+            return Err(ProtocolError("the request took too long; try again later".into()));
+        }
+        history.plan(&asked)
+    };
     let planned = context.app.services.compute.run(context.org, WaitLimits::REQUEST, planning).await?;
     let plan = match planned {
         Ok(plan) => plan,
@@ -73,11 +79,16 @@ pub(super) async fn upload_pack(context: &TreeContext<'_>, request: GitRequest<'
     record(context, FetchKind::Git, head).await?;
     let bytes = install_trees::objects_bytes(db, key, &plan.objects).await?;
     // The objects, the pack and the answer.
-    let memory = context.reserve(bytes.saturating_mul(3))?;
+    let mut memory = context.reserve(bytes.saturating_mul(3))?;
     let objects = install_trees::objects(db, key, &plan.objects).await?;
-    let packing = move |_: &Cancellation| pack_answer(&fetch, &plan, &pack(&objects));
-    let answer = context.app.services.compute.run(context.org, WaitLimits::REQUEST, packing).await?;
-    Ok(TreeAnswer { content_type: RESULT, body: hold(answer, memory) })
+    let packing = move |_: &Cancellation| {
+        let answer = pack_answer(&fetch, &plan, &pack(&objects));
+        drop(objects);
+        memory.shrink_to(answer.len());
+        hold(answer, memory)
+    };
+    let body = context.app.services.compute.run(context.org, WaitLimits::REQUEST, packing).await?;
+    Ok(TreeAnswer { content_type: RESULT, body })
 }
 
 /// Git shows the text of such a line to its user.

@@ -27,6 +27,7 @@ use crate::api::extract::{ClientIp, PathParam};
 use crate::api::openapi::Area;
 use crate::app::App;
 use crate::attempts::FailureKind;
+use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
 
 /// The git repository below `/api/v1/skills/install/`.
@@ -133,11 +134,28 @@ async fn link_context<'a>(app: &'a Arc<App>, link: &'a InstallLink) -> ApiResult
     if !identity.org.plan.includes(Entitlement::SkillMarketplace) {
         return Err(Problem::not_found());
     }
+    count_request(app, &identity, link).await?;
     Ok(TreeContext::new(app, &identity, Some(link)))
 }
 
+/// Counts a request against the rate limit of the plan. A link has a count of its own, as a key has, so that its readers
+/// cannot use up the requests of the organization's jobs.
+async fn count_request(app: &App, identity: &Identity, link: &InstallLink) -> ApiResult<()> {
+    let limit = app.services.config.rate_limits.of(identity.org.plan);
+    if limit == 0 {
+        return Ok(());
+    }
+    let (id, limits) = (link.id.0, &app.proxy.limits);
+    let status = limits.count_request(id, &limits.plan_counter(id), limit).await;
+    if status.allowed {
+        return Ok(());
+    }
+    let message = "too many requests by this link in this minute; see Retry-After";
+    Err(Problem::rate_limited(status, app.services.clock.now(), message))
+}
+
 impl<'a> TreeContext<'a> {
-    fn new(app: &'a Arc<App>, identity: &crate::auth::Identity, link: Option<&'a InstallLink>) -> Self {
+    fn new(app: &'a Arc<App>, identity: &Identity, link: Option<&'a InstallLink>) -> Self {
         let (selection, key) = match link {
             None => (Selection::Passed, "passed".to_owned()),
             Some(link) => match &link.skills {

@@ -18,8 +18,11 @@ use super::tree::TreeContext;
 use crate::api::openapi::{Operation, OperationOutput};
 use crate::api::skills::files::DOWNLOAD;
 use crate::compute::{Cancellation, WaitLimits};
-use crate::memory::hold;
+use crate::memory::{Reservation, hold};
 use crate::problem::{ApiResult, Problem};
+
+/// What an archive adds to a file at most: its header, its path and the padding.
+const FILE_HEAD_BYTES: usize = 1_024;
 
 /// What a client fetched, as the list of links shows it.
 #[derive(Clone, Copy)]
@@ -145,22 +148,17 @@ fn json_answer(value: &Value) -> TreeAnswer {
 
 /// One file, without loading the others.
 async fn file(context: &TreeContext<'_>, skill: &ListedSkill, path: &str) -> ApiResult<TreeAnswer> {
-    let db = &context.app.services.db;
-    let found = skills::find_version(db, context.org, skill.id, skill.version).await?;
-    let found = found.ok_or_else(Problem::not_found)?;
-    let (content_type, bytes) = if path == SKILL_MD {
-        ("text/markdown; charset=utf-8", found.source.for_agents()?.into_bytes())
-    } else {
-        let entry = found.files.find(path).ok_or_else(Problem::not_found)?;
-        let bytes = skills::find_blob(db, skill.id, &entry.sha256).await?;
-        (DOWNLOAD[0].1, bytes.ok_or_else(Problem::not_found)?)
-    };
-    let memory = context.reserve(bytes.len())?;
-    Ok(TreeAnswer { content_type, body: hold(bytes, memory) })
-}
-
-async fn load(context: &TreeContext<'_>, skill: &ListedSkill) -> ApiResult<Package> {
-    context.package(skill.id, skill.version).await
+    let found = context.version(skill.id, skill.version).await?;
+    if path == SKILL_MD {
+        let bytes = found.source.for_agents()?.into_bytes();
+        let memory = context.reserve(bytes.len())?;
+        return Ok(TreeAnswer { content_type: "text/markdown; charset=utf-8", body: hold(bytes, memory) });
+    }
+    let entry = found.files.find(path).ok_or_else(Problem::not_found)?;
+    let memory = context.reserve(entry.size)?;
+    let bytes = skills::find_blob(&context.app.services.db, skill.id, &entry.sha256).await?;
+    let bytes = bytes.ok_or_else(Problem::not_found)?;
+    Ok(TreeAnswer { content_type: DOWNLOAD[0].1, body: hold(bytes, memory) })
 }
 
 async fn archive(
@@ -168,34 +166,70 @@ async fn archive(
     skill: &ListedSkill,
     document: &Document<'_>,
 ) -> ApiResult<TreeAnswer> {
-    let package = load(context, skill).await?;
-    let size = package_bytes(&package);
-    // The files and the archive.
-    let memory = context.reserve(size.saturating_mul(2))?;
-    let (content_type, bytes) = match document {
-        Document::TarGz(_) => ("application/gzip", package.to_tar_gz()),
-        Document::Zip(_) => ("application/zip", package.to_zip()),
-        _ => ("application/zip", plugin_archive(&skill.name, std::slice::from_ref(&package))),
-    };
-    Ok(TreeAnswer { content_type, body: hold(bytes, memory) })
+    let loaded = load(context, [skill]).await?;
+    match document {
+        Document::TarGz(_) => {
+            let build = |packages: &[Package]| packages.first().map(Package::to_tar_gz).unwrap_or_default();
+            build_archive(context, loaded, "application/gzip", build).await
+        }
+        Document::Zip(_) => {
+            let build = |packages: &[Package]| packages.first().map(Package::to_zip).unwrap_or_default();
+            build_archive(context, loaded, "application/zip", build).await
+        }
+        _ => {
+            let name = skill.name.clone();
+            let build = move |packages: &[Package]| plugin_archive(&name, packages);
+            build_archive(context, loaded, "application/zip", build).await
+        }
+    }
 }
 
 async fn all_skills(context: &TreeContext<'_>, tree: &InstallTree) -> ApiResult<TreeAnswer> {
-    let mut memory = context.reserve(0)?;
-    let mut packages = Vec::with_capacity(tree.listing.skills.len());
-    for skill in &tree.listing.skills {
-        let package = load(context, skill).await?;
-        memory.grow(package_bytes(&package).saturating_mul(2))?;
-        packages.push(package);
-    }
-    let building = move |_: &Cancellation| plugin_archive(ALL_SKILLS, &packages);
-    let compute = &context.app.services.compute;
-    let bytes = compute.run(context.org, WaitLimits::REQUEST, building).await?;
-    Ok(TreeAnswer { content_type: "application/zip", body: hold(bytes, memory) })
+    let loaded = load(context, &tree.listing.skills).await?;
+    let build = |packages: &[Package]| plugin_archive(ALL_SKILLS, packages);
+    build_archive(context, loaded, "application/zip", build).await
 }
 
-fn package_bytes(package: &Package) -> usize {
-    package.files.iter().map(|file| file.bytes.len()).sum()
+/// Packages, and the memory for them and for an archive of them.
+struct Loaded {
+    packages: Vec<Package>,
+    memory: Reservation,
+}
+
+/// Reserves the memory of each skill before its files are loaded.
+async fn load(
+    context: &TreeContext<'_>,
+    skills: impl IntoIterator<Item = &ListedSkill>,
+) -> ApiResult<Loaded> {
+    let (mut memory, mut packages) = (context.reserve(0)?, Vec::new());
+    for skill in skills {
+        let version = context.version(skill.id, skill.version).await?;
+        let heads = (version.files.entries().len() + 1).saturating_mul(FILE_HEAD_BYTES);
+        let size = version.files.total_bytes() + version.source.raw_source.len() + heads;
+        // The files, the archive, and the tar file within it.
+        memory.grow(size.saturating_mul(3))?;
+        packages.push(context.package(skill.id, &version).await?);
+    }
+    Ok(Loaded { packages, memory })
+}
+
+/// The memory belongs to the work, which goes on for a while when the client has gone away.
+async fn build_archive(
+    context: &TreeContext<'_>,
+    loaded: Loaded,
+    content_type: &'static str,
+    build: impl FnOnce(&[Package]) -> Vec<u8> + Send + 'static,
+) -> ApiResult<TreeAnswer> {
+    let building = move |_: &Cancellation| {
+        let Loaded { packages, mut memory } = loaded;
+        let bytes = build(&packages);
+        drop(packages);
+        memory.shrink_to(bytes.len());
+        hold(bytes, memory)
+    };
+    let compute = &context.app.services.compute;
+    let body = compute.run(context.org, WaitLimits::REQUEST, building).await?;
+    Ok(TreeAnswer { content_type, body })
 }
 
 #[cfg(test)]

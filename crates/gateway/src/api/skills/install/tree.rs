@@ -13,7 +13,7 @@ use gateway_core::skills::install::{
 };
 use gateway_store::Tx;
 use gateway_store::skills::install_trees::{self, InstallTree, TreeKey};
-use gateway_store::skills::{self, Candidate};
+use gateway_store::skills::{self, Candidate, SkillVersion};
 
 use crate::app::App;
 use crate::compute::{Cancellation, WaitLimits};
@@ -142,7 +142,8 @@ impl TreeContext<'_> {
         let used = usize::try_from(used).unwrap_or(usize::MAX);
         let mut packages = Vec::with_capacity(chosen.len());
         for candidate in chosen {
-            packages.push((candidate.skill, self.package(candidate.skill, candidate.version).await?));
+            let version = self.version(candidate.skill, candidate.version).await?;
+            packages.push((candidate.skill, self.package(candidate.skill, &version).await?));
         }
         let slug = self.slug.clone();
         let building = move |_: &Cancellation| {
@@ -161,17 +162,20 @@ impl TreeContext<'_> {
         Ok(self.app.services.compute.run(self.org, WaitLimits::IMPORT, building).await?)
     }
 
-    /// The files of a version, as agents load them.
-    pub async fn package(&self, skill: SkillId, version: i64) -> ApiResult<Package> {
+    pub async fn version(&self, skill: SkillId, version: i64) -> ApiResult<SkillVersion> {
+        let found = skills::find_version(&self.app.services.db, self.org, skill, version).await?;
+        found.ok_or_else(Problem::not_found)
+    }
+
+    /// Loads the files of a version, as agents get them. The caller has reserved the memory.
+    pub async fn package(&self, skill: SkillId, version: &SkillVersion) -> ApiResult<Package> {
         let db = &self.app.services.db;
-        let found = skills::find_version(db, self.org, skill, version).await?;
-        let found = found.ok_or_else(Problem::not_found)?;
-        let mut files = Vec::with_capacity(found.files.entries().len());
-        for entry in found.files.entries() {
+        let mut files = Vec::with_capacity(version.files.entries().len());
+        for entry in version.files.entries() {
             let bytes = skills::find_blob(db, skill, &entry.sha256).await?.ok_or_else(Problem::not_found)?;
             files.push(PackageFile { path: entry.path.clone(), bytes, executable: entry.executable });
         }
-        Ok(Package::new(&found.source, version, files)?)
+        Ok(Package::new(&version.source, version.version, files)?)
     }
 
     fn fingerprint(&self, chosen: &[Candidate]) -> String {
