@@ -53,6 +53,21 @@ pub async fn find_for_update(
     table::read_opt(row.as_ref())
 }
 
+/// The number of callers that stored something for a server.
+pub async fn count(tx: &mut Tx, org: OrgId, server: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT COUNT(*) AS n FROM mcp_connections WHERE org_id = $1 AND server = $2";
+    let row = tx.opt(sql, args![org, server]).await?;
+    row.map_or(Ok(0), |row| row.get("n"))
+}
+
+/// Deletes what revoked keys and former members stored for a server. Returns their number.
+pub async fn delete_ended(tx: &mut Tx, org: OrgId, server: &str) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM mcp_connections WHERE org_id = $1 AND server = $2 AND (\
+               key_id IN (SELECT id FROM api_keys WHERE org_id = $1 AND revoked_at IS NOT NULL) \
+               OR user_id NOT IN (SELECT user_id FROM memberships WHERE org_id = $1))";
+    tx.exec(sql, args![org, server]).await
+}
+
 pub async fn delete(tx: &mut Tx, org: OrgId, server: &str, caller: &str) -> Result<bool, StoreError> {
     let deleted = tx
         .exec(

@@ -1,5 +1,7 @@
 //! Parameters and results between the revisions with and without sessions.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -94,10 +96,8 @@ pub fn refused_input() -> Box<RawValue> {
 pub fn scoped_result(server: &str, result: &RawValue) -> Box<RawValue> {
     let Some(mut members) = Members::from_raw(result) else { return result.to_owned() };
     for list in ["contents", "content"] {
-        let items =
-            members.get(list).and_then(|items| serde_json::from_str::<Vec<Members>>(items.get()).ok());
-        if let Some(items) = items {
-            let scoped: Vec<Members> = items.into_iter().map(|item| scoped_item(server, item)).collect();
+        let scoped = members.get(list).and_then(|items| scoped_items(server, items));
+        if let Some(scoped) = scoped {
             members.set(list, &scoped);
         }
     }
@@ -111,13 +111,24 @@ pub fn scoped_result(server: &str, result: &RawValue) -> Box<RawValue> {
 #[must_use]
 pub fn scoped_skill(server: &str, skill: Members) -> Members {
     let mut skill = scoped_item(server, skill);
-    let resources =
-        skill.get("resources").and_then(|files| serde_json::from_str::<Vec<Members>>(files.get()).ok());
-    if let Some(resources) = resources {
-        let scoped: Vec<Members> = resources.into_iter().map(|file| scoped_item(server, file)).collect();
+    let scoped = skill.get("resources").and_then(|files| scoped_items(server, files));
+    if let Some(scoped) = scoped {
         skill.set("resources", &scoped);
     }
     skill
+}
+
+/// The items of a list, of which those without URIs stay as they are. `None` if it is no list. Only one item at a time is
+/// parsed: the members of many small ones take a multiple of their text.
+fn scoped_items(server: &str, items: &RawValue) -> Option<Box<RawValue>> {
+    let items: Vec<&RawValue> = serde_json::from_str(items.get()).ok()?;
+    let scoped = items.into_iter().map(|item| match Members::from_raw(item) {
+        Some(members) if members.get("uri").is_some() || members.get("resource").is_some() => {
+            Cow::Owned(raw(&scoped_item(server, members)))
+        }
+        _ => Cow::Borrowed(item),
+    });
+    Some(raw(&scoped.collect::<Vec<Cow<'_, RawValue>>>()))
 }
 
 fn scoped_item(server: &str, mut item: Members) -> Members {

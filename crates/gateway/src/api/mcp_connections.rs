@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::State;
-use gateway_core::ids::KeyId;
+use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_store::mcp_connections::{self as store, McpConnection};
+use gateway_store::{Tx, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -21,6 +22,10 @@ use crate::auth::{Identity, Principal};
 use crate::mcp::{caller_of, seal_headers};
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
+use crate::proxy::directives::Tags;
+
+/// Callers that may store a credential for one server.
+const MAX_CONNECTIONS: i64 = 10_000;
 
 pub fn area() -> Area {
     Area::new("mcp-connections", "The caller's own credentials at MCP servers.")
@@ -68,6 +73,26 @@ fn server_of(identity: &Identity, name: &str) -> ApiResult<Arc<Server>> {
     server.cloned().ok_or_else(Problem::not_found)
 }
 
+/// Who the credential belongs to. A header that names no user is refused as it is by the MCP endpoints, and does not stand
+/// for the key itself.
+fn owner_of(caller: &McpUser) -> ApiResult<String> {
+    Tags::read(&caller.headers)?;
+    Ok(caller_of(&caller.identity, caller.user.as_deref()))
+}
+
+/// Makes room for one more credential at the server.
+async fn check_count(tx: &mut Tx, org: OrgId, server: &str) -> ApiResult<()> {
+    orgs::lock_for_update(tx, org).await?;
+    store::delete_ended(tx, org, server).await?;
+    if store::count(tx, org, server).await? < MAX_CONNECTIONS {
+        return Ok(());
+    }
+    Err(Problem::conflict(format!(
+        "the MCP server '{server}' already has the maximum of {MAX_CONNECTIONS} stored credentials; delete those that \
+         are not used with DELETE /api/v1/mcp-connections/{server}, or revoke the keys that stored them"
+    )))
+}
+
 fn view(server: &Server, connection: Option<&McpConnection>) -> ConnectionView {
     ConnectionView {
         server: server.name.to_string(),
@@ -83,7 +108,7 @@ async fn get(
     PathParam(ServerName(name)): PathParam<ServerName>,
 ) -> ApiResult<Json<ConnectionView>> {
     let server = server_of(&caller.identity, &name)?;
-    let owner = caller_of(&caller.identity, caller.user.as_deref());
+    let owner = owner_of(&caller)?;
     let found = store::find(&app.services.db, caller.identity.org.id, &name, &owner).await?;
     Ok(Json(view(&server, found.as_ref())))
 }
@@ -104,7 +129,7 @@ async fn put(
     }
     check_headers(&request.headers).map_err(|why| Problem::field("headers", why))?;
     let (org, now) = (caller.identity.org.id, app.services.clock.now());
-    let owner = caller_of(&caller.identity, caller.user.as_deref());
+    let owner = owner_of(&caller)?;
     let mut tx = app.services.db.begin().await?;
     let before = store::find_for_update(&mut tx, org, &name, &owner).await?;
     let id = before
@@ -130,6 +155,7 @@ async fn put(
         updated_at: now,
     };
     if is_new {
+        check_count(&mut tx, org, &name).await?;
         store::insert(&mut tx, org, &connection).await?;
     } else {
         store::update(&mut tx, org, &connection).await?;
@@ -146,7 +172,7 @@ async fn delete(
     PathParam(ServerName(name)): PathParam<ServerName>,
 ) -> ApiResult<Json<Deleted>> {
     let server = server_of(&caller.identity, &name)?;
-    let owner = caller_of(&caller.identity, caller.user.as_deref());
+    let owner = owner_of(&caller)?;
     let mut tx = app.services.db.begin().await?;
     if !store::delete(&mut tx, caller.identity.org.id, &name, &owner).await? {
         return Err(Problem::not_found());

@@ -9,10 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::response::Response;
+use futures_util::future::join_all;
 use gateway_core::mcp::{
     ClientFacts, Members, RequestId, RpcError, codes, is_input_required, raw, refused_input, response_text,
     result_for, scoped_result,
 };
+use gateway_core::memory::tree_bytes;
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::fair_slots::Slot;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -24,11 +27,12 @@ use super::record::{Record, Subject};
 use super::reply::{Outcome, Output, json, of_call};
 use super::serve::Context;
 use super::session::{UpstreamSession, initialize};
-use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, notification_text};
+use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, SESSION_ID, notification_text};
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
-use exchange::Sent;
+use exchange::{Answer, Sent};
 pub use resolve::check_arguments;
+use running::CallName;
 pub use running::Running;
 
 /// Messages that wait for a slow caller before the server is read no further.
@@ -81,10 +85,11 @@ impl Mcp {
         let subject = Subject { server: &server.name, price, method, name: name.as_deref(), params };
         call.record = Record::open(self, &call.context, subject).await?;
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        self.services.tasks.spawn(async move {
+        let org = call.context.identity.org.id;
+        self.services.tasks.spawn(on_behalf_of(org, async move {
             call.run(sender).await;
             drop(slot);
-        });
+        }));
         Ok(of_call(id, era, receiver).await)
     }
 
@@ -120,16 +125,18 @@ impl Mcp {
     /// Cancels a call that the caller names: one that runs on this node, or else by the sessions with its servers.
     pub(super) async fn cancel(self: &Arc<Self>, context: &Context, params: &Members) {
         let Some(id) = params.get("requestId") else { return };
-        if self.running.cancel(&context.caller, id.get()) {
+        if self.running.cancel(&call_name(context, id.get())) {
             return;
         }
         let Some(session) = &context.session else { return };
-        for (name, session) in &session.servers {
-            if let Some(server) = context.server(name) {
+        let told = session.servers.iter().filter_map(|(name, session)| {
+            let server = context.server(name)?;
+            Some(async move {
                 let message = notification_text("notifications/cancelled", params);
                 self.tell(context, server, &session.headers(), message).await;
-            }
-        }
+            })
+        });
+        join_all(told).await;
     }
 
     /// Passes the answer to a question of a server on.
@@ -166,20 +173,32 @@ impl Mcp {
     }
 }
 
+/// The name of a call that runs on this node.
+fn call_name(context: &Context, id: &str) -> CallName {
+    let header = || context.headers.get(SESSION_ID)?.to_str().ok().map(ToOwned::to_owned);
+    CallName {
+        org: context.identity.org.id,
+        caller: context.caller.clone(),
+        session: context.session.as_ref().and_then(|_| header()),
+        id: id.to_owned(),
+    }
+}
+
 impl Call {
     /// Runs the call to its end. A modern caller that hangs up cancels it; older ones have a message for that.
     async fn run(mut self, output: mpsc::Sender<Output>) {
         let is_modern = self.context.era.is_modern();
-        let running = self.mcp.running.register(&self.context.caller, self.id.json());
+        let running = self.mcp.running.register(call_name(&self.context, self.id.json()));
         let outcome = tokio::select! {
             outcome = self.execute(&output) => Some(outcome),
             () = running.cancelled() => None,
             () = output.closed(), if is_modern => None,
         };
-        if let Some(outcome) = outcome {
+        if let Some(mut outcome) = outcome {
             if let Some(mut record) = self.record.take() {
                 record.close(&outcome);
             }
+            outcome.release_derived();
             let _ = output.send(Output::Done(Box::new(outcome))).await;
         } else {
             drop(output);
@@ -202,16 +221,18 @@ impl Call {
             headers,
             memory: &identity.org.memory,
         };
+        let mut gone = None;
         for is_last in [false, true] {
-            let (voice, is_kept) = match self.voice(&peer).await {
+            let (voice, is_kept) = match self.voice(&peer, gone.as_ref()).await {
                 Ok(voice) => voice,
                 Err(failure) => return self.failed(&failure),
             };
             match self.exchange(&peer, voice.as_ref(), output).await {
-                Ok(result) => return self.finished(result),
+                Ok(answer) => return self.finished(answer),
                 // The server did nothing: it no longer knows the session that this node holds.
                 Err(failure) if failure.kind == FailureKind::SessionGone && is_kept && !is_last => {
-                    self.forget_kept(voice.as_ref());
+                    self.mark_sent(false);
+                    gone = voice;
                 }
                 Err(failure) => return self.failed(&failure),
             }
@@ -219,8 +240,20 @@ impl Call {
         self.failed(&Failure::new(FailureKind::SessionGone, "the server ended its session twice"))
     }
 
-    /// How the server is spoken to: in the caller's era if it can be. True if this node holds the session.
-    async fn voice(&self, peer: &Peer<'_>) -> Result<(Option<UpstreamSession>, bool), Failure> {
+    /// Whether the server has got the request, and may have done what it asks for.
+    fn mark_sent(&self, is_sent: bool) {
+        if let Some(record) = &self.record {
+            record.mark_sent(is_sent);
+        }
+    }
+
+    /// How the server is spoken to: in the caller's era if it can be. True if this node holds the session. A session
+    /// that is `gone` is replaced by a new one.
+    async fn voice(
+        &self,
+        peer: &Peer<'_>,
+        gone: Option<&UpstreamSession>,
+    ) -> Result<(Option<UpstreamSession>, bool), Failure> {
         let eras = &self.catalogue.eras;
         let Some((version, is_stateful)) =
             eras.legacy.as_ref().filter(|_| !(eras.is_modern && self.context.era.is_modern()))
@@ -235,7 +268,7 @@ impl Call {
             return Ok((Some(UpstreamSession { id: None, version: version.clone() }), false));
         }
         let (org, name) = (self.context.identity.org.id, self.kept_name());
-        if let Some(session) = self.mcp.kept_session(org, &name) {
+        if let Some(session) = self.mcp.kept_session(org, &name).filter(|kept| Some(kept) != gone) {
             return Ok((Some(session), true));
         }
         // Nobody could answer its questions, so none are invited.
@@ -249,23 +282,29 @@ impl Call {
         format!("{}|{}", self.server.key, self.context.caller)
     }
 
-    fn forget_kept(&self, session: Option<&UpstreamSession>) {
-        let gone = session.and_then(|session| session.id.clone());
-        self.mcp.kept_sessions().retain(|kept| kept.session.id != gone);
-    }
-
     /// The answer of the server as the caller gets it.
-    fn finished(&self, result: Result<Box<RawValue>, RpcError>) -> Outcome {
+    fn finished(&self, (result, mut memory): Answer) -> Outcome {
         let era = self.context.era;
         let result = match result {
             Ok(result) => result,
-            Err(error) => return Outcome::error(self.own_error(error)),
+            Err(error) => return Outcome::error(self.own_error(error)).holding(memory),
         };
-        if is_input_required(&result) {
-            return Outcome::ok(if era.is_modern() { self.seal_state(&result) } else { refused_input() });
+        // Two copies of the text, and its members.
+        let text = result.get().as_bytes();
+        let needed = text.len().saturating_mul(2).saturating_add(tree_bytes(text));
+        if let Err(exhausted) = memory.resize(needed) {
+            return self.failed(&exhausted.into());
         }
-        let result = if self.context.is_single { result } else { scoped_result(&self.server.name, &result) };
-        Outcome::ok(result_for(era, &result))
+        let outcome = if is_input_required(&result) {
+            Outcome::ok(if era.is_modern() { self.seal_state(&result) } else { refused_input() })
+        } else if self.context.is_single {
+            Outcome::ok(result_for(era, &result))
+        } else {
+            let scoped = scoped_result(&self.server.name, &result);
+            drop(result);
+            Outcome::ok(result_for(era, &scoped))
+        };
+        outcome.holding(memory)
     }
 
     /// An error of the server. Those about the protocol between the gateway and the server are not the caller's.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -32,6 +33,8 @@ const MAX_TOKEN_LIFE_S: i64 = 86_400;
 pub struct Token {
     header: HeaderValue,
     expires_at: Timestamp,
+    /// The server does not accept it.
+    is_refused: AtomicBool,
 }
 
 #[derive(Deserialize)]
@@ -118,6 +121,7 @@ impl Mcp {
         let now = self.services.clock.now();
         if let Some(token) = self.tokens().get(org, &server.key)
             && now.plus(TOKEN_MARGIN_MS) < token.expires_at
+            && !token.is_refused.load(Ordering::Relaxed)
         {
             return Ok(token.header.clone());
         }
@@ -130,9 +134,8 @@ impl Mcp {
 
     /// The token was refused: the next call asks for another.
     pub(super) fn forget_token(&self, org: OrgId, server: &Server) {
-        let token = self.tokens().get(org, &server.key).cloned();
-        if let Some(token) = token {
-            self.tokens().retain(|kept| !Arc::ptr_eq(kept, &token));
+        if let Some(token) = self.tokens().peek(org, &server.key) {
+            token.is_refused.store(true, Ordering::Relaxed);
         }
     }
 
@@ -166,6 +169,6 @@ impl Mcp {
             .map_err(|_| refused("its token cannot be sent in a header".into()))?;
         header.set_sensitive(true);
         let life = answer.expires_in.unwrap_or(DEFAULT_TOKEN_LIFE_S).clamp(0, MAX_TOKEN_LIFE_S);
-        Ok(Token { header, expires_at: now.plus(life * 1_000) })
+        Ok(Token { header, expires_at: now.plus(life * 1_000), is_refused: AtomicBool::new(false) })
     }
 }

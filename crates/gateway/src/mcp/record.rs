@@ -1,7 +1,9 @@
 //! The log record of a call: opened before the call, with what it may cost held in the budgets, and closed when it ends
 //! or is dropped.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use gateway_core::budget::Charge;
@@ -9,6 +11,7 @@ use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, MAX_BODY_BYTE
 use gateway_core::mcp::{Members, RpcError};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
+use http::StatusCode;
 use rust_decimal::Decimal;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -33,6 +36,8 @@ pub struct Record {
     row: Option<LogRow>,
     started: Instant,
     price: Option<Decimal>,
+    /// The server has got the request.
+    is_sent: AtomicBool,
     log_bodies: bool,
     budget: Option<BudgetReservation>,
     /// Of the copies of the bodies.
@@ -43,7 +48,7 @@ pub struct Record {
 pub struct Subject<'a> {
     /// The server. Empty if the request names none that there is.
     pub server: &'a str,
-    /// What the call costs if it is answered.
+    /// What the call costs if it is answered, or sent and then given up.
     pub price: Option<Decimal>,
     pub method: &'a str,
     pub name: Option<&'a str>,
@@ -88,7 +93,18 @@ impl Record {
         };
         let started = Instant::now();
         let mcp = Arc::clone(mcp);
-        Ok(Some(Self { mcp, identity, row: Some(row), started, price, log_bodies, budget, memory }))
+        let is_sent = AtomicBool::new(false);
+        Ok(Some(Self { mcp, identity, row: Some(row), started, price, is_sent, log_bodies, budget, memory }))
+    }
+
+    /// Whether the server has got the request. Then the call costs its price also if nobody waits for the answer.
+    pub fn mark_sent(&self, is_sent: bool) {
+        self.is_sent.store(is_sent, Ordering::Relaxed);
+    }
+
+    /// What a call costs whose answer did not come in time, or was not waited for.
+    fn price_if_sent(&self) -> Option<Decimal> {
+        self.price.filter(|_| self.is_sent.load(Ordering::Relaxed))
     }
 
     /// The call has ended.
@@ -100,13 +116,16 @@ impl Record {
                 row.status = if is_error { 422 } else { outcome.code.map_or(200, |_| 401) };
                 row.error_code = outcome.code.map(ToOwned::to_owned);
                 row.cost_usd = self.price.filter(|_| outcome.code.is_none());
-                let text = without_blobs(result);
-                (row.response, row.response_stored) = copy(self.log_bodies, text.get(), &mut self.memory);
+                if self.log_bodies {
+                    let text = without_blobs(result);
+                    (row.response, row.response_stored) = copy(true, text.get(), &mut self.memory);
+                }
             }
             Err(error) => {
                 let status = outcome.status.as_u16();
                 row.status = if status < 400 { 400 } else { status };
                 row.error_code = Some(outcome.code.unwrap_or("bad_request").to_owned());
+                row.cost_usd = self.price_if_sent().filter(|_| outcome.status == StatusCode::GATEWAY_TIMEOUT);
                 (row.response, row.response_stored) =
                     copy(self.log_bodies, &error_text(error), &mut self.memory);
             }
@@ -138,6 +157,7 @@ impl Drop for Record {
         if let Some(mut row) = self.row.take() {
             (row.status, row.level) = (499, LogLevel::Warn);
             row.error_code = Some("client_closed".into());
+            row.cost_usd = self.price_if_sent();
             self.write(row);
         }
     }
@@ -240,14 +260,27 @@ fn is_error(result: &RawValue) -> bool {
 fn without_blobs(result: &RawValue) -> Box<RawValue> {
     let Some(mut members) = Members::from_raw(result) else { return result.to_owned() };
     for list in ["content", "contents"] {
-        let items =
-            members.get(list).and_then(|items| serde_json::from_str::<Vec<Members>>(items.get()).ok());
-        if let Some(items) = items {
-            let short: Vec<Members> = items.into_iter().map(without_blob).collect();
+        let short = members.get(list).and_then(short_items);
+        if let Some(short) = short {
             members.set(list, &short);
         }
     }
     gateway_core::mcp::raw(&members)
+}
+
+/// Only one item at a time is parsed: the members of many small ones take a multiple of their text.
+fn short_items(items: &RawValue) -> Option<Box<RawValue>> {
+    let items: Vec<&RawValue> = serde_json::from_str(items.get()).ok()?;
+    Some(gateway_core::mcp::raw(&items.into_iter().map(short_item).collect::<Vec<_>>()))
+}
+
+fn short_item(item: &RawValue) -> Cow<'_, RawValue> {
+    match Members::from_raw(item) {
+        Some(members) if ["data", "blob", "resource"].iter().any(|name| members.get(name).is_some()) => {
+            Cow::Owned(gateway_core::mcp::raw(&without_blob(members)))
+        }
+        _ => Cow::Borrowed(item),
+    }
 }
 
 fn without_blob(mut item: Members) -> Members {

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::upstream::{Failure, FailureKind, SESSION_ID};
+use crate::memory::{Reservation, hold};
 use crate::problem::Problem;
 
 /// How a request ended.
@@ -22,11 +23,13 @@ pub struct Outcome {
     is_for_all: bool,
     /// The error code of the log row.
     pub code: Option<&'static str>,
+    /// Of a result of a server, until it is sent.
+    memory: Option<Reservation>,
 }
 
 impl Outcome {
     pub fn ok(result: Box<RawValue>) -> Self {
-        Self { result: Ok(result), status: StatusCode::OK, is_for_all: false, code: None }
+        Self { result: Ok(result), status: StatusCode::OK, is_for_all: false, code: None, memory: None }
     }
 
     pub fn error(error: RpcError) -> Self {
@@ -39,7 +42,8 @@ impl Outcome {
             codes::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             _ => StatusCode::OK,
         };
-        Self { result: Err(error), status, is_for_all: status == StatusCode::BAD_REQUEST, code: None }
+        let is_for_all = status == StatusCode::BAD_REQUEST;
+        Self { result: Err(error), status, is_for_all, code: None, memory: None }
     }
 
     /// The request itself is wrong, in every revision.
@@ -63,18 +67,31 @@ impl Outcome {
             FailureKind::SignIn => "auth_required",
             _ => "provider_error",
         };
-        Self { result: Err(RpcError::internal(message)), status, is_for_all, code: Some(code) }
+        let result = Err(RpcError::internal(message));
+        Self { result, status, is_for_all, code: Some(code), memory: None }
     }
 
     /// The service itself could not answer.
     pub fn problem(problem: &Problem) -> Self {
         let result = Err(RpcError::internal(problem.message.to_string()));
-        Self { result, status: problem.status, is_for_all: false, code: Some(problem.code) }
+        Self { result, status: problem.status, is_for_all: false, code: Some(problem.code), memory: None }
     }
 
     /// The caller has to sign in at the server first.
     pub fn sign_in(result: Box<RawValue>) -> Self {
         Self { code: Some("auth_required"), ..Self::ok(result) }
+    }
+
+    /// Holds the memory of the result until the answer is sent.
+    pub fn holding(self, memory: Reservation) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// Nothing is derived from the result any more: only its text and the text of the answer need memory.
+    pub fn release_derived(&mut self) {
+        if let (Some(memory), Ok(result)) = (&mut self.memory, &self.result) {
+            memory.shrink_to(result.get().len().saturating_mul(2));
+        }
     }
 
     /// The status that a caller of the era gets. Older revisions know only errors of the request itself.
@@ -86,15 +103,27 @@ impl Outcome {
 /// A message on the way to the caller.
 pub enum Output {
     /// A notification, or a question of the server.
-    Message(String),
+    Message(String, Reservation),
     Done(Box<Outcome>),
 }
 
 pub fn json(id: Option<&RequestId>, era: Era, outcome: &Outcome) -> Response {
-    let mut response = Response::new(Body::from(response_text(id, &outcome.result)));
-    *response.status_mut() = outcome.status_for(era);
+    json_body(Body::from(response_text(id, &outcome.result)), outcome.status_for(era))
+}
+
+fn json_body(body: Body, status: StatusCode) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Bytes that are sent, with the memory that was reserved for them.
+fn held(text: String, memory: Option<Reservation>) -> Bytes {
+    match memory {
+        Some(memory) => hold(text, memory),
+        None => Bytes::from(text),
+    }
 }
 
 /// 202 without a body: the message needs no answer.
@@ -107,15 +136,20 @@ pub fn accepted() -> Response {
 /// Waits for the first message of a call. A call that ends without others is answered as JSON.
 pub async fn of_call(id: RequestId, era: Era, mut outputs: mpsc::Receiver<Output>) -> Response {
     match outputs.recv().await {
-        Some(Output::Done(outcome)) => json(Some(&id), era, &outcome),
-        Some(Output::Message(message)) => {
-            let first = stream::once(std::future::ready(event(&message)));
+        Some(Output::Done(mut outcome)) => {
+            let text = response_text(Some(&id), &outcome.result);
+            json_body(Body::from(held(text, outcome.memory.take())), outcome.status_for(era))
+        }
+        Some(Output::Message(message, memory)) => {
+            let first = stream::once(std::future::ready(held(event_text(&message), Some(memory))));
             let rest = stream::unfold((outputs, id), |(mut outputs, id)| async move {
-                let text = match outputs.recv().await? {
-                    Output::Message(message) => message,
-                    Output::Done(outcome) => response_text(Some(&id), &outcome.result),
+                let (text, memory) = match outputs.recv().await? {
+                    Output::Message(message, memory) => (message, Some(memory)),
+                    Output::Done(mut outcome) => {
+                        (response_text(Some(&id), &outcome.result), outcome.memory.take())
+                    }
                 };
-                Some((event(&text), (outputs, id)))
+                Some((held(event_text(&text), memory), (outputs, id)))
             });
             events(futures_util::StreamExt::chain(first, rest))
         }
@@ -135,7 +169,23 @@ pub fn events(events: impl futures_util::Stream<Item = Bytes> + Send + 'static) 
 }
 
 pub fn event(message: &str) -> Bytes {
-    Bytes::from(format!("event: message\ndata: {message}\n\n"))
+    Bytes::from(event_text(message))
+}
+
+/// Servers may send JSON with line breaks, which would end the line of the data. They are only between tokens, because
+/// strings have them escaped.
+fn event_text(message: &str) -> String {
+    const START: &str = "event: message\ndata: ";
+    let mut text = String::with_capacity(START.len() + message.len() + 2);
+    text.push_str(START);
+    for (index, line) in message.split(['\n', '\r']).enumerate() {
+        if index > 0 {
+            text.push(' ');
+        }
+        text.push_str(line);
+    }
+    text.push_str("\n\n");
+    text
 }
 
 pub fn with_session(mut response: Response, session: Option<&str>) -> Response {
@@ -143,4 +193,16 @@ pub fn with_session(mut response: Response, session: Option<&str>) -> Response {
         response.headers_mut().insert(SESSION_ID, session);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_with_line_breaks_is_one_line_of_data() {
+        let sent = event("{\r\n  \"text\": \"a\\nb\"\n}");
+        let expected: &[u8] = b"event: message\ndata: {    \"text\": \"a\\nb\" }\n\n";
+        assert_eq!(sent, expected);
+    }
 }

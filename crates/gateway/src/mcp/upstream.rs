@@ -9,6 +9,7 @@ use bytes::Bytes;
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
 use gateway_core::mcp::{Incoming, Members, RequestId, parse};
+use gateway_core::memory::tree_bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -225,6 +226,8 @@ impl Exchange {
                         "the server sent something that is no JSON-RPC message",
                     )
                 };
+                // Of the members that the message is parsed into. The next read releases it.
+                self.held.resize(self.buffered.saturating_add(tree_bytes(&message)))?;
                 return parse(&message).map(Some).map_err(|_| invalid());
             }
             if self.has_ended {
@@ -232,6 +235,11 @@ impl Exchange {
             }
             self.read().await?;
         }
+    }
+
+    /// Ends the exchange. The memory that it holds covers the last message.
+    pub fn into_memory(self) -> Reservation {
+        self.held
     }
 
     async fn read(&mut self) -> Result<(), Failure> {

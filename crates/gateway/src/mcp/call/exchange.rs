@@ -17,6 +17,7 @@ use crate::mcp::catalogue::modern_headers;
 use crate::mcp::reply::Output;
 use crate::mcp::session::{UpstreamSession, client_info};
 use crate::mcp::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, notification_text, request_text};
+use crate::memory::Reservation;
 
 /// Marks the ids of questions that servers ask callers.
 const QUESTION: &str = "gw:";
@@ -26,6 +27,9 @@ pub struct Sent {
     pub id: RequestId,
     pub protocol: ProtocolHeaders,
 }
+
+/// The answer of a server, with the memory that it takes.
+pub type Answer = (Result<Box<RawValue>, RpcError>, Reservation);
 
 /// The server and its own id of a question that the caller answers.
 pub fn question_of(id: &RequestId) -> Option<(String, RequestId)> {
@@ -41,15 +45,14 @@ impl Call {
         peer: &Peer<'_>,
         session: Option<&UpstreamSession>,
         output: &mpsc::Sender<Output>,
-    ) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
+    ) -> Result<Answer, Failure> {
         let mut params = self.params.clone();
         if let Some(state) = params.text("requestState") {
             match self.mcp.open_state(&self.state_context(), &state) {
                 Some(state) => params.set("requestState", &state),
                 None => {
-                    return Ok(Err(RpcError::invalid_params(
-                        "Invalid requestState: it is not of this request, or too old",
-                    )));
+                    let why = "Invalid requestState: it is not of this request, or too old";
+                    return Ok((Err(RpcError::invalid_params(why)), peer.memory.open()));
                 }
             }
         }
@@ -71,6 +74,7 @@ impl Call {
         drop(params);
         let timeout = self.server.timeout();
         let started = Instant::now();
+        self.mark_sent(true);
         let mut exchange = peer.post(message, &protocol, timeout).await?;
         let last = started + Duration::from_millis(MAX_TIMEOUT_MS);
         let mut deadline = started + timeout;
@@ -81,7 +85,7 @@ impl Call {
             };
             let next = tokio::time::timeout_at(deadline, exchange.next()).await.map_err(timed_out)??;
             match next {
-                Some(Incoming::Response { outcome, .. }) => return Ok(outcome),
+                Some(Incoming::Response { outcome, .. }) => return Ok((outcome, exchange.into_memory())),
                 Some(Incoming::Notification { method, params }) => {
                     if method == "notifications/progress" {
                         deadline = (Instant::now() + timeout).min(last);
@@ -89,7 +93,8 @@ impl Call {
                     self.notify(&method, &params, output).await;
                 }
                 Some(Incoming::Request { id, method, params }) => {
-                    self.ask(peer, &protocol, (id, &method, &params), output).await;
+                    let asked = self.ask(peer, &protocol, (id, &method, &params), output);
+                    tokio::time::timeout_at(deadline, asked).await.map_err(timed_out)?;
                 }
                 None => {
                     let message = "the server ended its answer without a result";
@@ -111,7 +116,11 @@ impl Call {
     async fn notify(&self, method: &str, params: &Members, output: &mpsc::Sender<Output>) {
         match method {
             "notifications/progress" | "notifications/message" => {
-                let _ = output.send(Output::Message(notification_text(method, params))).await;
+                let text = notification_text(method, params);
+                // Without memory for it the caller misses it.
+                if let Ok(memory) = self.context.identity.org.memory.reserve(text.len()) {
+                    let _ = output.send(Output::Message(text, memory)).await;
+                }
             }
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
@@ -137,10 +146,15 @@ impl Call {
             "ping" => Ok(raw(&json!({}))),
             _ if has_own && !self.context.era.is_modern() => {
                 let text = format!("{QUESTION}{}:{}", self.server.name, id.json());
-                if let Some(id) = RequestId::from_text(&text) {
-                    let _ = output.send(Output::Message(request_text(&id, method, params))).await;
+                let Some(own) = RequestId::from_text(&text) else { return };
+                let question = request_text(&own, method, params);
+                match self.context.identity.org.memory.reserve(question.len()) {
+                    Ok(memory) => {
+                        let _ = output.send(Output::Message(question, memory)).await;
+                        return;
+                    }
+                    Err(exhausted) => Err(RpcError::internal(Failure::from(exhausted).message)),
                 }
-                return;
             }
             _ => Err(RpcError::method_not_found(method)),
         };

@@ -3,18 +3,30 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gateway_core::ids::OrgId;
 use tokio::sync::Notify;
 
-type Calls = HashMap<(String, String), Arc<Notify>>;
+/// What a caller names a call by. Clients that share a key count their requests alike, so the session belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CallName {
+    pub org: OrgId,
+    pub caller: String,
+    /// `None` for a caller without a session.
+    pub session: Option<String>,
+    /// The id that the caller gave its request.
+    pub id: String,
+}
 
-/// By the caller and the id that it gave its request.
+/// Several calls have one name if clients without sessions share a key.
+type Calls = HashMap<CallName, Vec<Arc<Notify>>>;
+
 #[derive(Clone, Default)]
 pub struct Running(Arc<Mutex<Calls>>);
 
 /// A call that runs until this is dropped.
 pub struct RunningCall {
     running: Running,
-    name: (String, String),
+    name: CallName,
     cancelled: Arc<Notify>,
 }
 
@@ -23,20 +35,18 @@ impl Running {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn register(&self, caller: &str, id: &str) -> RunningCall {
-        let name = (caller.to_owned(), id.to_owned());
+    pub fn register(&self, name: CallName) -> RunningCall {
         let cancelled = Arc::new(Notify::new());
-        self.lock().insert(name.clone(), Arc::clone(&cancelled));
+        self.lock().entry(name.clone()).or_default().push(Arc::clone(&cancelled));
         RunningCall { running: self.clone(), name, cancelled }
     }
 
-    /// False if no such call runs here.
-    pub fn cancel(&self, caller: &str, id: &str) -> bool {
-        let found = self.lock().get(&(caller.to_owned(), id.to_owned())).cloned();
-        if let Some(call) = &found {
-            call.notify_one();
-        }
-        found.is_some()
+    /// False if no such call runs here, or if several do: then it is unknown which one is meant.
+    pub fn cancel(&self, name: &CallName) -> bool {
+        let calls = self.lock();
+        let Some([call]) = calls.get(name).map(Vec::as_slice) else { return false };
+        call.notify_one();
+        true
     }
 }
 
@@ -49,36 +59,57 @@ impl RunningCall {
 impl Drop for RunningCall {
     fn drop(&mut self) {
         let mut calls = self.running.lock();
-        // A later call of the same id has taken the place.
-        if calls.get(&self.name).is_some_and(|call| Arc::ptr_eq(call, &self.cancelled)) {
-            calls.remove(&self.name);
+        if let Some(same) = calls.get_mut(&self.name) {
+            same.retain(|call| !Arc::ptr_eq(call, &self.cancelled));
+            if same.is_empty() {
+                calls.remove(&self.name);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+
+    fn name(org: u128, caller: &str, session: Option<&str>) -> CallName {
+        CallName {
+            org: Uuid::from_u128(org).into(),
+            caller: caller.into(),
+            session: session.map(Into::into),
+            id: "1".into(),
+        }
+    }
 
     #[tokio::test]
     async fn a_call_is_cancelled_by_its_caller_only_and_only_while_it_runs() {
         let running = Running::default();
-        let call = running.register("a", "1");
-        assert!(!running.cancel("b", "1") && !running.cancel("a", "2"));
-        assert!(running.cancel("a", "1"));
+        let own = name(1, "a", Some("s"));
+        let call = running.register(own.clone());
+        for other in
+            [name(2, "a", Some("s")), name(1, "b", Some("s")), name(1, "a", Some("t")), name(1, "a", None)]
+        {
+            assert!(!running.cancel(&other), "{other:?}");
+        }
+        assert!(!running.cancel(&CallName { id: "2".into(), ..own.clone() }));
+        assert!(running.cancel(&own));
         call.cancelled().await;
         drop(call);
-        assert!(!running.cancel("a", "1"));
+        assert!(!running.cancel(&own) && running.lock().is_empty());
     }
 
     #[test]
-    fn a_later_call_of_the_same_id_stays_when_the_first_one_ends() {
+    fn of_several_calls_with_one_name_none_is_cancelled() {
         let running = Running::default();
-        let first = running.register("a", "1");
-        let second = running.register("a", "1");
+        let shared = name(1, "a", None);
+        let first = running.register(shared.clone());
+        let second = running.register(shared.clone());
+        assert!(!running.cancel(&shared));
         drop(first);
-        assert!(running.cancel("a", "1"));
+        assert!(running.cancel(&shared));
         drop(second);
-        assert!(!running.cancel("a", "1"));
+        assert!(!running.cancel(&shared));
     }
 }
