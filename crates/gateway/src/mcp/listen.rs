@@ -107,7 +107,8 @@ impl Mcp {
             id: None,
             wanted,
             parts: Vec::new(),
-            seen: [0; 3],
+            // Of no entries: a server of which nothing is known yet is no change.
+            seen: wanted.map(|is| if is { DefaultHasher::new().finish() } else { 0 }),
             seen_builtin: [0; 3],
             next_builtin_check: Instant::now(),
             ready: VecDeque::new(),
