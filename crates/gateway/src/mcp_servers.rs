@@ -71,16 +71,22 @@ pub struct Server {
     pub key: Arc<str>,
 }
 
+/// The key of a server.
+pub fn key_of(stored: &McpServer) -> Arc<str> {
+    let McpServer { name, definition, secrets, .. } = stored;
+    let auth = serde_json::to_string(&definition.auth).unwrap_or_default();
+    let identity = format!("{}\n{auth}\n{}", definition.url, secrets.as_deref().unwrap_or_default());
+    format!("{name}@{}", hex::encode(&Sha256::digest(identity)[..12])).into()
+}
+
 impl Server {
     fn new(vault: &Vault, org: OrgId, stored: McpServer) -> Option<Self> {
         let secrets = Secrets::open(vault, org, &stored);
-        let McpServer { name, definition, secrets: sealed, pins, .. } = stored;
+        let key = key_of(&stored);
+        let McpServer { name, definition, pins, .. } = stored;
         let uri: Uri = definition.url.parse().ok()?;
         let is_unreadable = secrets.is_err();
         let Secrets { headers, auth_headers, client_secret } = secrets.unwrap_or_default();
-        let auth = serde_json::to_string(&definition.auth).unwrap_or_default();
-        let identity = format!("{}\n{auth}\n{}", definition.url, sealed.unwrap_or_default());
-        let key = format!("{name}@{}", hex::encode(&Sha256::digest(identity)[..12]));
         Some(Self {
             filter: definition.filter(),
             uri,
@@ -88,7 +94,7 @@ impl Server {
             client_secret: client_secret.map(Into::into),
             is_unreadable,
             pins: pins.filter(|_| definition.pin),
-            key: key.into(),
+            key,
             name: name.into(),
             definition,
         })
@@ -104,6 +110,11 @@ impl Server {
 
     pub fn price(&self, tool: &str) -> Option<Decimal> {
         self.definition.price(tool)
+    }
+
+    /// The tools are to be pinned, but were not read since.
+    pub fn awaits_pins(&self) -> bool {
+        self.definition.pin && self.pins.is_none()
     }
 
     /// Whether the tool is as it was approved. A server that does not pin its tools approves all.

@@ -3,6 +3,8 @@
 
 /// Entries of a page.
 pub const PAGE_SIZE: usize = 200;
+/// Bytes of a page. One entry is on it however large it is, so that the next page comes nearer.
+pub const PAGE_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub usize);
@@ -18,13 +20,19 @@ impl Cursor {
     }
 }
 
-/// The entries from a position on, and the cursor of the next page.
-pub fn page<T>(mut entries: Vec<T>, from: Cursor) -> (Vec<T>, Option<String>) {
+/// The entries from a position on, and the cursor of the next page. `bytes` is the size of an entry.
+pub fn page<T>(mut entries: Vec<T>, from: Cursor, bytes: impl Fn(&T) -> usize) -> (Vec<T>, Option<String>) {
     let from = from.0.min(entries.len());
-    let rest = entries.split_off(from);
-    let has_more = rest.len() > PAGE_SIZE;
-    let shown = rest.into_iter().take(PAGE_SIZE).collect();
-    (shown, has_more.then(|| Cursor(from + PAGE_SIZE).text()))
+    let mut rest = entries.split_off(from);
+    let mut sum: usize = 0;
+    let fits = |entry: &&T| {
+        sum = sum.saturating_add(bytes(entry));
+        sum <= PAGE_BYTES
+    };
+    let shown = rest.iter().take(PAGE_SIZE).take_while(fits).count().max(1);
+    let has_more = rest.len() > shown;
+    rest.truncate(shown);
+    (rest, has_more.then(|| Cursor(from + shown).text()))
 }
 
 #[cfg(test)]
@@ -36,13 +44,23 @@ mod tests {
         let all: Vec<usize> = (0..450).collect();
         let (mut seen, mut at) = (Vec::new(), Cursor(0));
         loop {
-            let (shown, next) = page(all.clone(), at);
+            let (shown, next) = page(all.clone(), at, |_| 1);
             seen.extend(shown);
             let Some(next) = next else { break };
             at = Cursor::parse(&next).unwrap();
         }
         assert_eq!(seen, all);
-        assert_eq!(page(all, Cursor(9_999)), (vec![], None));
+        assert_eq!(page(all, Cursor(9_999), |_| 1), (vec![], None));
         assert!(Cursor::parse("x").is_none() && Cursor::parse("p-1").is_none());
+    }
+
+    #[test]
+    fn a_page_ends_before_it_is_too_large_but_has_one_entry() {
+        let sizes = vec![PAGE_BYTES / 2, PAGE_BYTES / 2, 1, PAGE_BYTES + 1, 1];
+        let pages = [(0, 2, Some("p2")), (2, 1, Some("p3")), (3, 1, Some("p4")), (4, 1, None)];
+        for (from, shown, next) in pages {
+            let (entries, cursor) = page(sizes.clone(), Cursor(from), |size| *size);
+            assert_eq!((entries.len(), cursor.as_deref()), (shown, next), "from {from}");
+        }
     }
 }

@@ -64,6 +64,11 @@ impl Members {
         self.0.is_empty()
     }
 
+    /// The length of the names and values.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.get().len()).sum()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_ref()))
     }

@@ -14,7 +14,7 @@ mod translate;
 
 pub use definition::{Auth, Definition, MAX_SERVERS, MAX_TIMEOUT_MS, Transport, check_server_name};
 pub use headers::{decode_header, encode_header, header_value_of};
-pub use listing::{Cursor, PAGE_SIZE, page};
+pub use listing::{Cursor, PAGE_BYTES, PAGE_SIZE, page};
 pub use message::{Incoming, Members, RequestId, RpcError, codes, parse, raw, response_text};
 pub use names::{RESERVED_SERVER, namespaced, namespaced_uri, prompt_name, split_uri, unscoped_uri};
 pub use revision::{Era, HeaderClaims, LATEST_LEGACY, MODERN, REVISIONS, meta, negotiate, select};

@@ -10,6 +10,7 @@ use gateway_core::mcp::{
     ClientFacts, Incoming, LATEST_LEGACY, MODERN, Members, REVISIONS, RequestId, RpcError, SKILLS_EXTENSION,
     codes, for_modern_server, has_skills, meta,
 };
+use gateway_core::memory::tree_bytes;
 use http::HeaderValue;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,12 +19,14 @@ use super::session::{UpstreamSession, client_info, initialize};
 use super::upstream::{Failure, FailureKind, METHOD, Peer, ProtocolHeaders, request_text};
 use crate::memory::Reservation;
 use entries::{Compiled, compile};
-pub use entries::{Listed, Tool};
+pub use entries::{Digests, Listed, Tool, digest_of};
 
 const MAX_PAGES: usize = 50;
 const MAX_ENTRIES: usize = 1_000;
 /// Of all lists of a server together.
 const MAX_BYTES: usize = 4 << 20;
+/// Of what a server says about itself.
+const MAX_ABOUT_BYTES: usize = 64 << 10;
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(86_400);
@@ -48,6 +51,7 @@ pub struct Catalogue {
     pub templates: Vec<Listed>,
     /// Of the skills extension.
     pub skills: Vec<Listed>,
+    pub digests: Digests,
     /// How long the lists are current.
     pub ttl: Duration,
     _memory: Reservation,
@@ -90,6 +94,18 @@ struct Lists {
     ttl: Option<Duration>,
 }
 
+impl Lists {
+    /// The memory of the entries once they are parsed.
+    fn tree_bytes(&self) -> usize {
+        let lists = [&self.tools, &self.prompts, &self.resources, &self.templates, &self.skills];
+        lists.into_iter().flatten().map(|entry| tree_bytes(entry.get().as_bytes())).sum()
+    }
+}
+
+fn about_tree_bytes(about: &Members) -> usize {
+    about.iter().map(|(name, value)| name.len() + tree_bytes(value.get().as_bytes())).sum()
+}
+
 /// Asks a server for everything. `known` are its revisions, if they are known already.
 pub async fn fetch(
     peer: &Peer<'_>,
@@ -98,9 +114,17 @@ pub async fn fetch(
     timeout: Duration,
 ) -> Result<Catalogue, Failure> {
     let (voice, eras, about) = greet(peer, known, timeout).await?;
-    let capabilities = about.value("capabilities").unwrap_or_else(|| json!({}));
+    let is_brief = about.bytes() <= MAX_ABOUT_BYTES;
+    let capabilities = if is_brief { about.value("capabilities") } else { None };
+    let capabilities = capabilities.unwrap_or_else(|| json!({}));
     let mut lists = Lists::default();
-    let read = read_lists(peer, &voice, &capabilities, &mut lists);
+    let read = async {
+        if !is_brief {
+            let why = format!("the server says more than {MAX_ABOUT_BYTES} bytes about itself");
+            return Err(Failure::new(FailureKind::Invalid, why));
+        }
+        read_lists(peer, &voice, &capabilities, &mut lists).await
+    };
     let timed_out = |_| Failure::new(FailureKind::Timeout, "the lists of the server did not arrive in time");
     let read = tokio::time::timeout(timeout, read).await.map_err(timed_out)?;
     if let Voice::Legacy(session) = &voice
@@ -109,11 +133,14 @@ pub async fn fetch(
         peer.end_session(&session.headers(), timeout).await;
     }
     read?;
-    let memory = peer.memory.reserve(lists.bytes * 2)?;
+    // What was read is held beside the trees until these are made.
+    let held = lists.tree_bytes() + about_tree_bytes(&about);
+    let mut memory = peer.memory.reserve(held + lists.bytes)?;
     let ttl = lists.ttl.unwrap_or(DEFAULT_TTL);
     let server = Arc::clone(&peer.server.name);
     let compiled = compile(peer.services, org, server, lists).await?;
-    let Compiled { tools, prompts, resources, templates, skills } = compiled;
+    let Compiled { tools, prompts, resources, templates, skills, digests } = compiled;
+    memory.shrink_to(held);
     Ok(Catalogue {
         eras,
         server_info: server_info(&about),
@@ -124,6 +151,7 @@ pub async fn fetch(
         resources,
         templates,
         skills,
+        digests,
         ttl,
         _memory: memory,
     })

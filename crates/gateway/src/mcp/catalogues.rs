@@ -1,22 +1,21 @@
 //! Catalogues in memory, one for each server, or for each caller where lists depend on the caller. They are refreshed
 //! beside the requests: a request waits only for a server of which nothing is known yet.
 
+mod refresh;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, SECOND, Timestamp};
-use gateway_store::mcp_servers;
 use tokio::sync::watch;
 
 use super::Mcp;
-use super::catalogue::{Catalogue, Eras, fetch};
-use super::upstream::{Failure, FailureKind, Peer};
-use crate::cluster::invalidation::{self, Invalidation};
+use super::catalogue::{Catalogue, Eras};
+use super::upstream::{Failure, FailureKind};
 use crate::mcp_servers::Server;
 use crate::memory::MemoryAccount;
-use crate::problem::ApiResult;
 
 /// How long a request waits for a server of which nothing is known.
 const MAX_WAIT: Duration = Duration::from_secs(3);
@@ -25,8 +24,6 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
 const KEPT_MS: i64 = DAY;
 /// After a failure the server is not asked again for so long, in milliseconds.
 const RETRY_MS: i64 = 5 * SECOND;
-/// The revisions of a server are found again after this time, in milliseconds.
-const ERAS_MS: i64 = DAY;
 
 /// What is known of a server.
 pub struct Entry {
@@ -44,8 +41,10 @@ struct State {
     is_refreshing: bool,
     /// When the last refresh began.
     asked_at: Timestamp,
-    /// The lists have changed: they are to be read again.
+    /// The lists have changed since the last refresh began: they are to be read again.
     is_outdated: bool,
+    /// Counts how often everything was forgotten: a refresh that began before stores nothing.
+    generation: u64,
 }
 
 impl Default for State {
@@ -59,6 +58,7 @@ impl Default for State {
             is_refreshing: false,
             asked_at: Timestamp(0),
             is_outdated: false,
+            generation: 0,
         }
     }
 }
@@ -105,6 +105,11 @@ impl Asking {
 /// What the catalogue of one caller is kept by.
 fn name_for(server: &Server, caller: &str) -> Arc<str> {
     format!("{}|{caller}", server.key).into()
+}
+
+/// The hashes of all tools.
+fn pins_of(catalogue: &Catalogue) -> BTreeMap<String, String> {
+    catalogue.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect()
 }
 
 impl Entry {
@@ -164,7 +169,7 @@ impl Mcp {
         let now = self.services.clock.now();
         let (has_lists, has_failed, asked_at) = {
             let state = entry.lock();
-            if state.is_fresh(now) {
+            if state.is_fresh(now) && !asking.server.awaits_pins() {
                 return state.lookup(now);
             }
             let has_lists = state.lookup(now).catalogue.is_some();
@@ -184,7 +189,8 @@ impl Mcp {
     pub(super) fn glance(self: &Arc<Self>, asking: &Asking) -> Option<Arc<Catalogue>> {
         let entry = self.entry(asking)?;
         let now = self.services.clock.now();
-        if !entry.lock().is_fresh(now) {
+        let is_fresh = entry.lock().is_fresh(now);
+        if !is_fresh || asking.server.awaits_pins() {
             self.start_refresh(&entry, asking);
         }
         entry.lock().lookup(now).catalogue
@@ -195,13 +201,22 @@ impl Mcp {
         let Some(entry) = self.entry(asking) else {
             return Lookup { catalogue: None, is_stale: true, failure: None };
         };
-        let mut done = entry.done.subscribe();
-        {
-            let mut state = entry.lock();
-            (state.failure, state.is_outdated, state.eras) = (None, true, None);
+        // A refresh that runs already may have asked before the caller did.
+        for _ in 0..2 {
+            let mut done = entry.done.subscribe();
+            {
+                let mut state = entry.lock();
+                (state.failure, state.eras) = (None, None);
+                if !state.is_refreshing {
+                    state.asked_at = Timestamp(0);
+                }
+            }
+            let is_started = self.start_refresh(&entry, asking);
+            let _ = tokio::time::timeout(FETCH_TIMEOUT * 2, done.changed()).await;
+            if is_started {
+                break;
+            }
         }
-        self.start_refresh(&entry, asking);
-        let _ = tokio::time::timeout(FETCH_TIMEOUT * 2, done.changed()).await;
         entry.lock().lookup(self.services.clock.now())
     }
 
@@ -209,10 +224,19 @@ impl Mcp {
     pub fn forget_caller(&self, org: OrgId, server: &Server, caller: &str) {
         let entry = self.catalogue_entries().peek(org, &name_for(server, caller)).cloned();
         if let Some(entry) = entry {
-            let mut state = entry.lock();
-            let (is_refreshing, asked_at) = (state.is_refreshing, state.asked_at);
-            *state = State { is_refreshing, asked_at, ..State::default() };
+            {
+                let mut state = entry.lock();
+                *state = State { generation: state.generation + 1, ..State::default() };
+            }
+            entry.done.send_modify(|count| *count += 1);
         }
+    }
+
+    /// The hashes of the tools that a server has for all callers, if they are known.
+    pub fn current_pins(&self, org: OrgId, key: &str) -> Option<BTreeMap<String, String>> {
+        let entry = self.catalogue_entries().peek(org, key).cloned()?;
+        let catalogue = entry.lock().lookup(self.services.clock.now()).catalogue?;
+        Some(pins_of(&catalogue))
     }
 
     /// The lists of a server have changed, or it does not behave as its catalogue says.
@@ -253,90 +277,5 @@ impl Mcp {
             last_ok_at: state.catalogue.as_ref().map(|_| state.fetched_at),
             last_error: failure.map(|failure| failure.message.clone()),
         }
-    }
-
-    /// Starts a refresh unless one runs, or the server failed just now.
-    fn start_refresh(self: &Arc<Self>, entry: &Arc<Entry>, asking: &Asking) -> bool {
-        let now = self.services.clock.now();
-        let known = {
-            let mut state = entry.lock();
-            if !state.may_ask(now) {
-                return false;
-            }
-            (state.is_refreshing, state.asked_at) = (true, now);
-            let has_failed = state.failure.is_some();
-            state.eras.clone().filter(|(_, at)| !has_failed && now.0 - at.0 < ERAS_MS)
-        };
-        let (mcp, entry, asking) = (Arc::clone(self), Arc::clone(entry), asking.clone());
-        self.services.tasks.spawn(async move {
-            let fetched = mcp.fetch(&asking, known.as_ref().map(|(eras, _)| eras.clone())).await;
-            if let Ok(catalogue) = &fetched {
-                mcp.pin_first(&asking, catalogue).await;
-            }
-            let now = mcp.services.clock.now();
-            {
-                let mut state = entry.lock();
-                state.is_refreshing = false;
-                state.is_outdated = false;
-                match fetched {
-                    Ok(catalogue) => {
-                        let found_at = known.map_or(now, |(_, at)| at);
-                        state.eras = Some((catalogue.eras.clone(), found_at));
-                        (state.catalogue, state.fetched_at) = (Some(Arc::new(catalogue)), now);
-                        state.failure = None;
-                    }
-                    Err(failure) => {
-                        let server = &asking.server.name;
-                        tracing::debug!(%server, org = %asking.org, error = %failure.message, "an MCP server cannot be read");
-                        (state.failure, state.failed_at) = (Some(failure), now);
-                    }
-                }
-            }
-            entry.done.send_modify(|count| *count += 1);
-        });
-        true
-    }
-
-    async fn fetch(&self, asking: &Asking, known: Option<Eras>) -> Result<Catalogue, Failure> {
-        let Asking { org, memory, server, caller } = asking;
-        let headers = self.credentials(*org, server, caller, None).await?;
-        let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
-        let timeout = FETCH_TIMEOUT.min(server.timeout());
-        let fetched = fetch(&peer, *org, known, timeout).await;
-        if fetched.as_ref().is_err_and(|failure| failure.kind == FailureKind::Refused) {
-            self.forget_token(*org, server);
-        }
-        fetched
-    }
-
-    /// The tools that a pinned server has at first are approved.
-    async fn pin_first(&self, asking: &Asking, catalogue: &Catalogue) {
-        let server = &asking.server;
-        if !server.definition.pin || server.pins.is_some() {
-            return;
-        }
-        let pins = catalogue.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect();
-        if let Err(problem) = self.store_first_pins(asking.org, &server.name, pins).await {
-            tracing::warn!(error = %problem.message, "the tools of an MCP server could not be pinned");
-        }
-    }
-
-    async fn store_first_pins(
-        &self,
-        org: OrgId,
-        server: &str,
-        pins: BTreeMap<String, String>,
-    ) -> ApiResult<()> {
-        let mut tx = self.services.db.begin().await?;
-        let Some(mut stored) = mcp_servers::find_for_update(&mut tx, org, server).await? else {
-            return Ok(());
-        };
-        if stored.pins.is_some() {
-            return Ok(());
-        }
-        stored.pins = Some(pins);
-        mcp_servers::update(&mut tx, org, &stored).await?;
-        let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
-        Ok(invalidation::commit(tx, [pending], &self.cluster).await?)
     }
 }

@@ -11,13 +11,15 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gateway_core::mcp::{Era, Members, RequestId, RpcError, meta, raw, response_text};
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::fair_slots::Slot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Mcp;
-use super::catalogue::Catalogue;
-use super::lists::{List, entries_of};
+use super::access::{sees_tool, sees_whole_server};
+use super::catalogue::{Catalogue, Tool, digest_of};
+use super::lists::List;
 use super::reply::{Outcome, event, events, json as json_response};
 use super::serve::Context;
 use super::upstream::notification_text;
@@ -105,7 +107,8 @@ impl Mcp {
             id: None,
             wanted,
             parts: Vec::new(),
-            seen: [0; 3],
+            // Of no entries: a server of which nothing is known yet is no change.
+            seen: wanted.map(|is| if is { DefaultHasher::new().finish() } else { 0 }),
             seen_builtin: [0; 3],
             next_builtin_check: Instant::now(),
             ready: VecDeque::new(),
@@ -126,17 +129,15 @@ fn subscription(id: &RequestId) -> Value {
 
 impl Listener {
     fn into_response(self) -> Response {
-        events(stream::unfold(self, |mut listener| async move {
-            listener.next().await.map(|bytes| (bytes, listener))
-        }))
+        events(stream::unfold(self, Self::next))
     }
 
     /// The next bytes for the client. `None` when the service stops or the credential becomes invalid.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(mut self) -> Option<(Bytes, Self)> {
         let keep_alive = Instant::now() + KEEP_ALIVE_INTERVAL;
         loop {
             if let Some(bytes) = self.ready.pop_front() {
-                return Some(bytes);
+                return Some((bytes, self));
             }
             if self.is_over {
                 return None;
@@ -147,17 +148,29 @@ impl Listener {
                 self.ready.extend(self.farewell());
                 continue;
             }
-            if !self.is_still_authorized().await {
-                return None;
-            }
-            self.check().await;
+            self = self.checked().await?;
             if self.ready.is_empty() {
                 if Instant::now() >= keep_alive {
-                    return Some(Bytes::from_static(b": \n\n"));
+                    return Some((Bytes::from_static(b": \n\n"), self));
                 }
                 let _ = tokio::time::timeout(CHECK_INTERVAL, mcp.services.tasks.stopping()).await;
             }
         }
+    }
+
+    /// Checks the credential and compares the lists, on the main runtime: response bodies are polled on workers, which
+    /// must not use the database. `None` if the credential is invalid.
+    async fn checked(mut self) -> Option<Self> {
+        let (org, runtime) = (self.context.identity.org.id, self.mcp.services.tasks.runtime.clone());
+        let check = Box::pin(on_behalf_of(org, async move {
+            if !self.is_still_authorized().await {
+                return None;
+            }
+            self.check().await;
+            Some(self)
+        }));
+        // An error means that the service has stopped.
+        runtime.spawn(check).await.ok().flatten()
     }
 
     /// The result that ends the stream on purpose.
@@ -183,13 +196,15 @@ impl Listener {
         let parts: Vec<Part> = context.servers.iter().map(glance).collect();
         let mut changed = [false; 3];
         if !is_same(&parts, &self.parts) {
-            let seen = KINDS.map(|(_, _, list)| digest(context, &parts, list));
+            let wanted = self.wanted;
+            let seen = [0, 1, 2].map(|at| if wanted[at] { digest(context, &parts, KINDS[at].2) } else { 0 });
             changed = [0, 1, 2].map(|at| seen[at] != self.seen[at]);
             (self.parts, self.seen) = (parts, seen);
         }
         if context.has_builtin && Instant::now() >= self.next_builtin_check {
             self.next_builtin_check = Instant::now() + BUILTIN_INTERVAL;
-            for (at, (_, _, list)) in KINDS.into_iter().enumerate() {
+            let wanted = self.wanted;
+            for (at, (_, _, list)) in KINDS.into_iter().enumerate().filter(|(at, _)| wanted[*at]) {
                 if let Ok(entries) = self.mcp.builtin_entries(&self.context, list).await {
                     let seen = digest_of(entries.iter());
                     changed[at] |= seen != self.seen_builtin[at];
@@ -198,7 +213,7 @@ impl Listener {
             }
         }
         for (at, (_, notification, _)) in KINDS.into_iter().enumerate() {
-            if changed[at] && self.wanted[at] {
+            if changed[at] {
                 let mut params = Members::default();
                 if let Some(id) = &self.id {
                     params.set("_meta", &subscription(id));
@@ -221,23 +236,25 @@ fn is_same(a: &[Part], b: &[Part]) -> bool {
 
 /// Identifies what the caller is listed. Only the same process compares it.
 fn digest(context: &Context, parts: &[Part], list: List) -> u64 {
-    let mut entries = Vec::new();
-    for (server, catalogue) in parts {
-        if let Some(catalogue) = catalogue {
-            entries.extend(entries_of(context, server, catalogue, list));
-        }
-    }
-    digest_of(entries.iter())
-}
-
-fn digest_of<'a>(entries: impl Iterator<Item = &'a Members>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for entry in entries {
-        for (name, value) in entry.iter() {
-            name.hash(&mut hasher);
-            value.get().hash(&mut hasher);
+    for (server, catalogue) in parts {
+        let Some(catalogue) = catalogue else { continue };
+        let is_whole = || sees_whole_server(&context.identity, &server.name);
+        match list {
+            List::Tools => {
+                let visible = |tool: &&Tool| sees_tool(&context.identity, server, tool);
+                for tool in catalogue.tools.iter().filter(visible) {
+                    (&tool.exposed, tool.digest).hash(&mut hasher);
+                }
+            }
+            List::Prompts if is_whole() && !catalogue.prompts.is_empty() => {
+                (&server.name, catalogue.digests.prompts).hash(&mut hasher);
+            }
+            List::Resources if is_whole() && !catalogue.resources.is_empty() => {
+                (&server.name, catalogue.digests.resources).hash(&mut hasher);
+            }
+            List::Prompts | List::Resources | List::Templates | List::Skills => {}
         }
-        hasher.write_u8(0);
     }
     hasher.finish()
 }

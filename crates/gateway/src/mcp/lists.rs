@@ -14,13 +14,16 @@ use serde_json::{Value, json};
 use super::Mcp;
 use super::access::{sees_tool, sees_whole_server};
 use super::builtin::serves_skills;
-use super::catalogue::{Catalogue, Listed};
+use super::catalogue::Catalogue;
 use super::catalogues::Lookup;
 use super::serve::Context;
 use crate::mcp_servers::Server;
+use crate::problem::Problem;
 
 /// How long callers may keep lists, in milliseconds.
 pub const TTL_MS: u64 = 60_000;
+/// A page is held so many times while it is written: its entries, their list, and the result.
+const COPIES: usize = 3;
 
 /// What a list has of each server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,31 +86,42 @@ impl Mcp {
             Some(text) => Cursor::parse(&text).ok_or_else(|| RpcError::invalid_params("Invalid cursor"))?,
         };
         let mut stale = Vec::new();
-        let mut groups: Vec<(String, Vec<Members>)> = Vec::new();
+        let mut groups: Vec<(&str, Vec<Item<'_>>)> = Vec::new();
         let lookups = self.look_up_all(context).await;
         if list == List::Skills && !has_skills_of(context, &lookups) {
             return Err(RpcError::method_not_found("skills/list"));
         }
-        for (server, lookup) in lookups {
+        for (server, lookup) in &lookups {
             if lookup.is_stale {
                 stale.push(server.name.to_string());
             }
-            if let Some(catalogue) = lookup.catalogue {
-                groups.push((server.name.to_string(), entries_of(context, &server, &catalogue, list)));
+            if let Some(catalogue) = &lookup.catalogue {
+                groups.push((&server.name, items_of(context, server, catalogue, list)));
             }
         }
         if context.has_builtin {
             match self.builtin_entries(context, list).await {
-                Ok(entries) => groups.push((RESERVED_SERVER.to_owned(), scoped(context, list, entries))),
+                Ok(entries) => {
+                    let entries = scoped(context, list, entries).into_iter().map(Item::Own);
+                    groups.push((RESERVED_SERVER, entries.collect()));
+                }
                 Err(problem) => {
                     tracing::warn!(error = %problem.message, "the built-in MCP server cannot be listed");
                     stale.push(RESERVED_SERVER.to_owned());
                 }
             }
         }
-        groups.sort_by(|a, b| a.0.cmp(&b.0));
-        let entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
-        let (entries, next) = page(entries, from);
+        groups.sort_by(|a, b| a.0.cmp(b.0));
+        let items = groups.into_iter().flat_map(|(_, items)| items).collect();
+        let (items, next) = page(items, from, Item::bytes);
+        let bytes: usize = items.iter().map(Item::bytes).sum();
+        let _memory = context
+            .identity
+            .org
+            .memory
+            .reserve(bytes * COPIES)
+            .map_err(|error| RpcError::internal(Problem::from(error).message))?;
+        let entries: Vec<Members> = items.into_iter().map(|item| item.copied(context, list)).collect();
         let mut result = Members::default();
         result.set(list.member(), &entries);
         if let Some(next) = next {
@@ -212,24 +226,52 @@ fn scoped(context: &Context, list: List, entries: Vec<Members>) -> Vec<Members> 
     entries.into_iter().map(|entry| scoped_skill(RESERVED_SERVER, entry)).collect()
 }
 
-/// What a list shows of a server.
-pub(super) fn entries_of(
-    context: &Context,
-    server: &Server,
-    catalogue: &Catalogue,
-    list: List,
-) -> Vec<Members> {
-    let named = |members: &Members, exposed: &str| {
-        let mut members = members.clone();
-        if !context.is_single {
-            members.set(list.name_member(), &exposed);
+/// An entry of a list. Only those of the page are copied.
+enum Item<'a> {
+    /// Of the built-in server.
+    Own(Members),
+    Of {
+        server: &'a str,
+        exposed: &'a str,
+        members: &'a Members,
+    },
+}
+
+impl Item<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Own(members) => members.bytes(),
+            Self::Of { members, .. } => members.bytes(),
         }
-        members
-    };
+    }
+
+    /// The entry as the endpoint lists it.
+    fn copied(self, context: &Context, list: List) -> Members {
+        match self {
+            Self::Own(members) => members,
+            Self::Of { members, .. } if context.is_single => members.clone(),
+            Self::Of { server, members, .. } if list == List::Skills => scoped_skill(server, members.clone()),
+            Self::Of { exposed, members, .. } => {
+                let mut members = members.clone();
+                members.set(list.name_member(), &exposed);
+                members
+            }
+        }
+    }
+}
+
+/// What a list shows of a server.
+fn items_of<'a>(
+    context: &Context,
+    server: &'a Server,
+    catalogue: &'a Catalogue,
+    list: List,
+) -> Vec<Item<'a>> {
+    let item = |members: &'a Members, exposed: &'a str| Item::Of { server: &server.name, exposed, members };
     let others = match list {
         List::Tools => {
             let visible = catalogue.tools.iter().filter(|tool| sees_tool(&context.identity, server, tool));
-            return visible.map(|tool| named(&tool.members, &tool.exposed)).collect();
+            return visible.map(|tool| item(&tool.members, &tool.exposed)).collect();
         }
         List::Prompts => &catalogue.prompts,
         List::Resources => &catalogue.resources,
@@ -239,7 +281,5 @@ pub(super) fn entries_of(
     if !sees_whole_server(&context.identity, &server.name) {
         return Vec::new();
     }
-    let skill = |one: &Listed| scoped_skill(&server.name, one.members.clone());
-    let is_scoped = list == List::Skills && !context.is_single;
-    others.iter().map(|one| if is_scoped { skill(one) } else { named(&one.members, &one.exposed) }).collect()
+    others.iter().map(|one| item(&one.members, &one.exposed)).collect()
 }

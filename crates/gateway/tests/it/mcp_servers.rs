@@ -224,6 +224,12 @@ on_both!(a_changed_tool_of_a_pinned_server_is_hidden_until_it_is_approved, |app|
     let path = format!("{}/tools/echo/approve", one(&ada, "free"));
     let unpinned = app.post(&path, json!({"hash": echo["hash"]})).bearer(&ada.token).send().await;
     unpinned.expect_error(409, "conflict");
+    // Pins that are turned on later are the tools that the server is known to have.
+    app.put(&one(&ada, "free"), json!({"pin": true})).bearer(&ada.token).send().await.expect(200);
+    server.change(|script| script.tools = vec![tool("echo", "Another one.")]);
+    let refreshed =
+        app.post(&format!("{}/refresh", one(&ada, "free")), json!({})).bearer(&ada.token).send().await;
+    assert_eq!(refreshed.expect(200)["status"]["state"], "changed");
 });
 
 on_both!(

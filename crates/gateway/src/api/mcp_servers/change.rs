@@ -75,6 +75,11 @@ impl ServerChange {
         [("auth", has_secret), ("headers", self.headers.as_ref().is_some_and(Option::is_some))]
     }
 
+    /// Whether the stored secrets may be others after the change.
+    pub fn concerns_secrets(&self) -> bool {
+        self.url.is_some() || self.auth.is_some() || self.headers.is_some()
+    }
+
     /// Drops the stored secrets if the change sends them to another origin. `None` if the origin stays; else whether
     /// there were secrets that the change does not repeat.
     pub fn drop_foreign_secrets(&self, definition: &Definition, secrets: &mut Secrets) -> Option<bool> {

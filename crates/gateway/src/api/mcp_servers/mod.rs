@@ -18,7 +18,7 @@ use super::openapi::Area;
 use super::page::PageParams;
 use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::mcp_servers::Secrets;
+use crate::mcp_servers::{Secrets, key_of};
 use crate::problem::{ApiResult, Problem};
 use change::ServerChange;
 use view::ServerView;
@@ -141,16 +141,21 @@ async fn update(
     let before = ServerView::of(&app, &caller, server.clone());
     let mut secrets = Secrets::open(vault, org, &server).unwrap_or_default();
     let (named, was_pinned) = (change.secret_names(), server.definition.pin);
+    let concerns_secrets = change.concerns_secrets();
     let moved = change.drop_foreign_secrets(&server.definition, &mut secrets);
     change.apply(&mut server.definition, &mut secrets)?;
     if moved.is_some() {
         mcp_connections::delete_all(&mut tx, org, &name).await?;
     }
-    // What the server has when pins are turned on is the new state to compare with.
-    if server.definition.pin && !was_pinned {
-        server.pins = None;
+    // Sealed text differs each time, so secrets that stay are not sealed again: the server would count as another one.
+    if concerns_secrets {
+        server.secrets = secrets.seal(vault, org, &name).map_err(Problem::internal)?;
     }
-    server.secrets = secrets.seal(vault, org, &name).map_err(Problem::internal)?;
+    // What the server has when pins are turned on is the new state to compare with. Where that is not known, the first
+    // request that needs the tools reads them.
+    if server.definition.pin && !was_pinned {
+        server.pins = app.mcp.current_pins(org, &key_of(&server));
+    }
     server.updated_at = app.services.clock.now();
     store::update(&mut tx, org, &server).await?;
     let mut view = ServerView::of(&app, &caller, server);

@@ -180,8 +180,12 @@ pub async fn approve(
     if !server.definition.pin {
         return Err(Problem::conflict("the server does not pin its tools; set `pin` first"));
     }
-    let before = server.pins.as_ref().and_then(|pins| pins.get(&tool).cloned());
-    server.pins.get_or_insert_default().insert(tool.clone(), hash.clone());
+    let Some(pins) = server.pins.as_mut() else {
+        let why = "the tools of the server were not pinned yet: every tool is offered until they are read; refresh the \
+                   server first";
+        return Err(Problem::conflict(why));
+    };
+    let before = pins.insert(tool.clone(), hash.clone());
     store::update(&mut tx, org, &server).await?;
     let change = (json!({"tool": tool, "hash": before}), json!({"tool": tool, "hash": hash}));
     tx.record(app.entry().named(&name).changed(&change.0, &change.1));

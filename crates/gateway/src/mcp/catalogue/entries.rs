@@ -1,12 +1,12 @@
 //! The entries of a server's lists, taken apart: names in the list of all servers, hashes and findings of tools.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::mcp::{Finding, Members, findings, namespaced, namespaced_uri, tool_hash};
-use gateway_core::memory::tree_bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -24,6 +24,8 @@ pub struct Tool {
     pub members: Members,
     pub is_read_only: bool,
     pub hash: String,
+    /// Identifies the definition as it is listed.
+    pub digest: u64,
     pub findings: Vec<Finding>,
     /// Arguments that are repeated in headers: the argument and the header.
     pub argument_headers: Vec<(String, String)>,
@@ -38,6 +40,13 @@ pub struct Listed {
     pub members: Members,
 }
 
+/// Identify lists that callers see as a whole. Only the same process compares them.
+#[derive(Debug, Clone, Copy)]
+pub struct Digests {
+    pub prompts: u64,
+    pub resources: u64,
+}
+
 /// The lists of a server.
 pub(super) struct Compiled {
     pub tools: Vec<Tool>,
@@ -45,6 +54,7 @@ pub(super) struct Compiled {
     pub resources: Vec<Listed>,
     pub templates: Vec<Listed>,
     pub skills: Vec<Listed>,
+    pub digests: Digests,
 }
 
 /// Takes the lists apart, where computation that tenants cause belongs.
@@ -56,13 +66,20 @@ pub(super) async fn compile(
 ) -> Result<Compiled, Failure> {
     let overloaded =
         |_| Failure::new(FailureKind::Overloaded, "the lists of the server could not be read in time");
-    let bytes = lists.tools.iter().map(|tool| tree_bytes(tool.get().as_bytes())).sum();
-    let work = move || Compiled {
-        tools: tools(&server, &lists.tools),
-        prompts: listed(&lists.prompts, "name", &server),
-        resources: listed(&lists.resources, "uri", &server),
-        templates: listed(&lists.templates, "uriTemplate", &server),
-        skills: listed(&lists.skills, "uri", &server),
+    let bytes = lists.tree_bytes();
+    let work = move || {
+        let prompts = listed(&lists.prompts, "name", &server);
+        let resources = listed(&lists.resources, "uri", &server);
+        let digest = |list: &[Listed]| digest_of(list.iter().map(|one| &one.members));
+        let digests = Digests { prompts: digest(&prompts), resources: digest(&resources) };
+        Compiled {
+            tools: tools(&server, &lists.tools),
+            prompts,
+            resources,
+            templates: listed(&lists.templates, "uriTemplate", &server),
+            skills: listed(&lists.skills, "uri", &server),
+            digests,
+        }
     };
     services.compute.run_for_body(org, bytes, SCAN_TIMEOUT, work).await.map_err(overloaded)
 }
@@ -92,6 +109,7 @@ fn tool(entry: &RawValue) -> Option<Tool> {
     Some(Tool {
         argument_headers: headers.take(16).collect(),
         hash: tool_hash(&value),
+        digest: digest_of(std::iter::once(&members)),
         findings: findings(&value),
         exposed: String::new(),
         name,
@@ -120,4 +138,17 @@ fn listed(entries: &[Box<RawValue>], member: &str, server: &str) -> Vec<Listed> 
         taken.insert(one.exposed.clone());
     }
     listed
+}
+
+/// Identifies entries. Only the same process compares it.
+pub fn digest_of<'a>(entries: impl Iterator<Item = &'a Members>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for entry in entries {
+        for (name, value) in entry.iter() {
+            name.hash(&mut hasher);
+            value.get().hash(&mut hasher);
+        }
+        hasher.write_u8(0);
+    }
+    hasher.finish()
 }
