@@ -19,10 +19,9 @@ use super::extract::{Body, PathParam, text_path_param};
 use super::openapi::Area;
 use super::response::{Deleted, Json};
 use crate::auth::{Identity, Principal};
-use crate::mcp::{caller_of, seal_headers};
+use crate::mcp::{caller_by_headers, seal_headers};
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
-use crate::proxy::directives::Tags;
 
 /// Callers that may store a credential for one server.
 const MAX_CONNECTIONS: i64 = 10_000;
@@ -73,11 +72,9 @@ fn server_of(identity: &Identity, name: &str) -> ApiResult<Arc<Server>> {
     server.cloned().ok_or_else(Problem::not_found)
 }
 
-/// Who the credential belongs to. A header that names no user is refused as it is by the MCP endpoints, and does not stand
-/// for the key itself.
+/// Who the credential belongs to, as the MCP endpoints see it.
 fn owner_of(caller: &McpUser) -> ApiResult<String> {
-    Tags::read(&caller.headers)?;
-    Ok(caller_of(&caller.identity, caller.user.as_deref()))
+    caller_by_headers(&caller.identity, &caller.headers)
 }
 
 /// Makes room for one more credential at the server.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use gateway_core::access::Role;
 use gateway_core::scopes::Scopes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use super::catalogue::{Catalogue, Tool};
 use crate::auth::{Identity, Principal};
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
+use crate::proxy::directives::Tags;
 
 /// Names the caller: a user, or a key with the end user that it acts for.
 pub fn caller_of(identity: &Identity, user: Option<&str>) -> String {
@@ -19,6 +20,12 @@ pub fn caller_of(identity: &Identity, user: Option<&str>) -> String {
         (Principal::Key(key), Some(user)) => format!("key:{}/{user}", key.id),
         (Principal::Org, _) => "org".to_owned(),
     }
+}
+
+/// The caller by its headers. A user header that is not valid text is refused; it does not stand for the key itself.
+pub fn caller_by_headers(identity: &Identity, headers: &HeaderMap) -> ApiResult<String> {
+    let tags = Tags::read(headers)?;
+    Ok(caller_of(identity, tags.user.as_deref()))
 }
 
 fn scopes(identity: &Identity) -> Option<&Scopes> {

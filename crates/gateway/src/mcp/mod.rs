@@ -31,7 +31,7 @@ use catalogues::Entry;
 use credentials::Token;
 use session::KeptSession;
 
-pub use access::caller_of;
+pub use access::{caller_by_headers, caller_of};
 pub use catalogue::{Catalogue, Tool};
 pub use catalogues::{Asking, Lookup, Status};
 pub use credentials::seal_headers;

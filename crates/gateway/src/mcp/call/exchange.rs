@@ -48,13 +48,11 @@ impl Call {
     ) -> Result<Answer, Failure> {
         let mut params = self.params.clone();
         if let Some(state) = params.text("requestState") {
-            match self.mcp.open_state(&self.state_context(), &state) {
-                Some(state) => params.set("requestState", &state),
-                None => {
-                    let why = "Invalid requestState: it is not of this request, or too old";
-                    return Ok((Err(RpcError::invalid_params(why)), peer.memory.open()));
-                }
-            }
+            let Some(state) = self.mcp.open_state(&self.state_context(), &state) else {
+                let why = "Invalid requestState: it is not of this request, or too old";
+                return Ok((Err(RpcError::invalid_params(why)), peer.memory.open()));
+            };
+            params.set("requestState", &state);
         }
         let (params, protocol) = if let Some(session) = session {
             (for_legacy_server(params), session.headers())
