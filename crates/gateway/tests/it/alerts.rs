@@ -210,7 +210,7 @@ on_both!(a_muted_alert_tells_nobody_but_its_history, |app| async move {
     assert_eq!((events.len(), &events[1].json()["data"]["test"]), (2, &json!(true)));
     assert_eq!(history(&app, &ada, &alert).await[0]["kind"], "tested");
     // Those who know that it fires are told when it is changed or deleted.
-    let changed = json!({"name": "failures", "measure": "error_rate", "above": 2.0, "window_minutes": 10});
+    let changed = json!({"name": "failures", "measure": "errors", "above": 1000, "window_minutes": 10});
     app.put(&one(&ada, &alert), changed).bearer(&ada.token).send().await.expect(200);
     let events = told.wait_for_requests(3, WAIT_TIMEOUT).await;
     assert_eq!(events[2].json()["type"], "alert.resolved");
