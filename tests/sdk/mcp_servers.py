@@ -117,7 +117,9 @@ def official():
     async def test_sampling(prompt: str, ctx: Context) -> str:
         """Asks the client's model."""
         message = SamplingMessage(role="user", content=TextContent(type="text", text=prompt))
-        result = await ctx.session.create_message(messages=[message], max_tokens=100)
+        result = await ctx.session.create_message(
+            messages=[message], max_tokens=100, related_request_id=ctx.request_id
+        )
         return f"LLM response: {result.content.text}"
 
     class Reply(BaseModel):

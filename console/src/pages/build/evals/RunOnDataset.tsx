@@ -81,7 +81,7 @@ export function RunOnDataset({ evalId, datasetId, version, initial, onClose }: R
               <Select value={String(promptVersion ?? '')} onChange={(event) => setPromptVersion(event.target.value === '' ? null : Number(event.target.value))} options={[{ value: '', label: 'Latest' }, ...Array.from({ length: latestVersion }, (_, at) => ({ value: String(latestVersion - at), label: `v${latestVersion - at}` }))]} />
             </Field>
           )}
-          {selectedDataset && <p className="text-xs text-muted">{plural(selectedDataset.case_count, 'call')} to the model{selectedDataset.case_count > 0 && ', each priced as any other request'}.</p>}
+          {selectedDataset && <p className="text-xs text-muted">{plural(selectedDataset.case_count, 'call')} to the model{selectedDataset.case_count > 0 && ', each priced like every other request'}.</p>}
         </>
       )}
     </FormDialog>
