@@ -241,6 +241,11 @@ def failures(packages, url, revision, directory):
     return failed
 
 
+# The scenario calls a tool that the server does not list. The gateway refuses it, as the protocol says (-32602); the
+# server of this package answers with a result.
+UNLISTED_TOOL = ("server-tasks-dispatch-and-envelope", "tasks-result-type-complete-on-non-task-responses")
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_nothing_fails_the_conformance_suite_that_the_server_itself_passes(
     packages, gateway, account, reference, revision, tmp_path
@@ -249,4 +254,5 @@ def test_nothing_fails_the_conformance_suite_that_the_server_itself_passes(
     with KeyProxy(gateway.url + "/mcp/official", account["api_key"]) as proxy:
         through = failures(packages, proxy.url, revision, tmp_path / "through")
     new = {check: message for check, message in through.items() if check not in alone}
+    assert "Unknown tool" in new.pop(UNLISTED_TOOL, "Unknown tool")
     assert not new
