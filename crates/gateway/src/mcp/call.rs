@@ -318,14 +318,14 @@ impl Call {
     }
 
     fn failed(&self, failure: &Failure) -> Outcome {
-        let asking = self.context.asking(&self.server);
+        let request = self.context.catalogue_request(&self.server);
         match failure.kind {
             FailureKind::SignIn if self.method == "tools/call" => {
                 return Outcome::sign_in(result_for(self.context.era, &self.sign_in(&failure.message)));
             }
             FailureKind::Refused => self.mcp.forget_token(self.context.identity.org.id, &self.server),
             FailureKind::Unreachable | FailureKind::Status(_) | FailureKind::Invalid => {
-                self.mcp.mark_outdated(&asking);
+                self.mcp.mark_outdated(&request);
             }
             _ => {}
         }

@@ -82,16 +82,16 @@ pub struct Status {
     pub last_error: Option<String>,
 }
 
-/// Who asks a server, and for whom.
+/// A request for the catalogue of a server on behalf of a caller.
 #[derive(Clone)]
-pub struct Asking {
+pub struct CatalogueRequest {
     pub org: OrgId,
     pub memory: Arc<MemoryAccount>,
     pub server: Arc<Server>,
     pub caller: String,
 }
 
-impl Asking {
+impl CatalogueRequest {
     /// What the catalogue is kept by.
     fn name(&self) -> Arc<str> {
         if self.server.is_per_user() {
@@ -139,43 +139,43 @@ impl State {
 }
 
 impl Mcp {
-    fn entry(&self, asking: &Asking) -> Option<Arc<Entry>> {
-        let name = asking.name();
+    fn entry(&self, request: &CatalogueRequest) -> Option<Arc<Entry>> {
+        let name = request.name();
         let mut entries = self.catalogue_entries();
-        if let Some(entry) = entries.get(asking.org, &name) {
+        if let Some(entry) = entries.get(request.org, &name) {
             return Some(Arc::clone(entry));
         }
         let entry = Arc::new(Entry { state: Mutex::default(), done: watch::Sender::new(0) });
-        entries.insert(asking.org, name, Arc::clone(&entry), |_| true).ok()?;
+        entries.insert(request.org, name, Arc::clone(&entry), |_| true).ok()?;
         Some(entry)
     }
 
     /// The lists of a server: from memory if there are any, else after at most three seconds.
-    pub async fn look_up(self: &Arc<Self>, asking: &Asking) -> Lookup {
-        self.look_up_within(asking, true).await
+    pub async fn look_up(self: &Arc<Self>, request: &CatalogueRequest) -> Lookup {
+        self.look_up_within(request, true).await
     }
 
     /// Like `look_up`, for lists of many servers: one that has failed, or that was waited for long enough, is not waited
     /// for again.
-    pub(super) async fn look_up_briefly(self: &Arc<Self>, asking: &Asking) -> Lookup {
-        self.look_up_within(asking, false).await
+    pub(super) async fn look_up_briefly(self: &Arc<Self>, request: &CatalogueRequest) -> Lookup {
+        self.look_up_within(request, false).await
     }
 
-    async fn look_up_within(self: &Arc<Self>, asking: &Asking, is_patient: bool) -> Lookup {
-        let Some(entry) = self.entry(asking) else {
+    async fn look_up_within(self: &Arc<Self>, request: &CatalogueRequest, is_patient: bool) -> Lookup {
+        let Some(entry) = self.entry(request) else {
             return Lookup { catalogue: None, is_stale: true, failure: None };
         };
         let mut done = entry.done.subscribe();
         let now = self.services.clock.now();
         let (has_lists, has_failed, asked_at) = {
             let state = entry.lock();
-            if state.is_fresh(now) && !asking.server.awaits_pins() {
+            if state.is_fresh(now) && !request.server.awaits_pins() {
                 return state.lookup(now);
             }
             let has_lists = state.lookup(now).catalogue.is_some();
             (has_lists, state.failure.is_some(), state.is_refreshing.then_some(state.asked_at))
         };
-        let is_started = self.start_refresh(&entry, asking);
+        let is_started = self.start_refresh(&entry, request);
         let is_asked = is_started || asked_at.is_some();
         if !has_lists && is_asked && (is_patient || !has_failed) {
             let waited = asked_at.filter(|_| !is_patient).map_or(0, |at| now.0 - at.0);
@@ -186,19 +186,19 @@ impl Mcp {
     }
 
     /// The lists of a server that are in memory. They are read again beside it if it is time to.
-    pub(super) fn glance(self: &Arc<Self>, asking: &Asking) -> Option<Arc<Catalogue>> {
-        let entry = self.entry(asking)?;
+    pub(super) fn glance(self: &Arc<Self>, request: &CatalogueRequest) -> Option<Arc<Catalogue>> {
+        let entry = self.entry(request)?;
         let now = self.services.clock.now();
         let is_fresh = entry.lock().is_fresh(now);
-        if !is_fresh || asking.server.awaits_pins() {
-            self.start_refresh(&entry, asking);
+        if !is_fresh || request.server.awaits_pins() {
+            self.start_refresh(&entry, request);
         }
         entry.lock().lookup(now).catalogue
     }
 
     /// Asks the server now, and waits for its answer.
-    pub async fn refresh(self: &Arc<Self>, asking: &Asking) -> Lookup {
-        let Some(entry) = self.entry(asking) else {
+    pub async fn refresh(self: &Arc<Self>, request: &CatalogueRequest) -> Lookup {
+        let Some(entry) = self.entry(request) else {
             return Lookup { catalogue: None, is_stale: true, failure: None };
         };
         // A refresh that runs already may have asked before the caller did.
@@ -211,7 +211,7 @@ impl Mcp {
                     state.asked_at = Timestamp(0);
                 }
             }
-            let is_started = self.start_refresh(&entry, asking);
+            let is_started = self.start_refresh(&entry, request);
             let _ = tokio::time::timeout(FETCH_TIMEOUT * 2, done.changed()).await;
             if is_started {
                 break;
@@ -240,10 +240,10 @@ impl Mcp {
     }
 
     /// The lists of a server have changed, or it does not behave as its catalogue says.
-    pub(super) fn mark_outdated(self: &Arc<Self>, asking: &Asking) {
-        if let Some(entry) = self.entry(asking) {
+    pub(super) fn mark_outdated(self: &Arc<Self>, request: &CatalogueRequest) {
+        if let Some(entry) = self.entry(request) {
             entry.lock().is_outdated = true;
-            self.start_refresh(&entry, asking);
+            self.start_refresh(&entry, request);
         }
     }
 

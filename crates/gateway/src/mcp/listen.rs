@@ -145,7 +145,7 @@ impl Listener {
             let mcp = Arc::clone(&self.mcp);
             if mcp.services.tasks.is_stopping() {
                 self.is_over = true;
-                self.ready.extend(self.farewell());
+                self.ready.extend(self.final_response());
                 continue;
             }
             self = self.checked().await?;
@@ -173,8 +173,8 @@ impl Listener {
         runtime.spawn(check).await.ok().flatten()
     }
 
-    /// The result that ends the stream on purpose.
-    fn farewell(&self) -> Option<Bytes> {
+    /// The response that ends the stream when the service stops.
+    fn final_response(&self) -> Option<Bytes> {
         let id = self.id.as_ref()?;
         let result = raw(&json!({"resultType": "complete", "_meta": subscription(id)}));
         Some(event(&response_text(Some(id), &Ok(result))))
@@ -192,7 +192,8 @@ impl Listener {
     /// Compares the lists with what they were.
     async fn check(&mut self) {
         let (mcp, context) = (&self.mcp, &self.context);
-        let glance = |server: &Arc<Server>| (Arc::clone(server), mcp.glance(&context.asking(server)));
+        let glance =
+            |server: &Arc<Server>| (Arc::clone(server), mcp.glance(&context.catalogue_request(server)));
         let parts: Vec<Part> = context.servers.iter().map(glance).collect();
         let mut changed = [false; 3];
         if !is_same(&parts, &self.parts) {

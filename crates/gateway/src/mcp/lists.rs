@@ -70,7 +70,7 @@ impl Mcp {
     /// The catalogues of the caller's servers, in their order.
     pub(super) async fn look_up_all(self: &Arc<Self>, context: &Context) -> Vec<(Arc<Server>, Lookup)> {
         let lookups = context.servers.iter().map(|server| async move {
-            (Arc::clone(server), self.look_up_briefly(&context.asking(server)).await)
+            (Arc::clone(server), self.look_up_briefly(&context.catalogue_request(server)).await)
         });
         join_all(lookups).await
     }

@@ -33,7 +33,7 @@ use session::KeptSession;
 
 pub use access::{caller_by_headers, caller_of};
 pub use catalogue::{Catalogue, Tool};
-pub use catalogues::{Asking, Lookup, Status};
+pub use catalogues::{CatalogueRequest, Lookup, Status};
 pub use credentials::seal_headers;
 pub use serve::{McpRequest, Target};
 pub use upstream::Failure;

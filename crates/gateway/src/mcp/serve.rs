@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::Mcp;
 use super::access::{caller_of, check_call, check_scope, sees_server, visible_servers};
 use super::builtin;
-use super::catalogues::Asking;
+use super::catalogues::CatalogueRequest;
 use super::lists::List;
 use super::reply::{Outcome, accepted, json, with_session};
 use super::session::{CallerSession, initialize};
@@ -72,8 +72,8 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn asking(&self, server: &Arc<Server>) -> Asking {
-        Asking {
+    pub fn catalogue_request(&self, server: &Arc<Server>) -> CatalogueRequest {
+        CatalogueRequest {
             org: self.identity.org.id,
             memory: Arc::clone(&self.identity.org.memory),
             server: Arc::clone(server),

@@ -18,7 +18,7 @@ use crate::api::extract::{Body, FromPath, PathParam};
 use crate::api::response::Json;
 use crate::auth::Identity;
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::mcp::{Asking, Failure, Lookup, caller_of};
+use crate::mcp::{CatalogueRequest, Failure, Lookup, caller_of};
 use crate::problem::{ApiResult, Problem};
 
 /// The name of a tool, as its server lists it.
@@ -40,9 +40,9 @@ impl FromPath for ToolName {
 }
 
 /// How a server is asked on behalf of the caller.
-fn asking(identity: &Identity, name: &str) -> ApiResult<Asking> {
+fn catalogue_request(identity: &Identity, name: &str) -> ApiResult<CatalogueRequest> {
     let server = identity.org.mcp_servers.find(name).ok_or_else(Problem::not_found)?;
-    Ok(Asking {
+    Ok(CatalogueRequest {
         org: identity.org.id,
         memory: std::sync::Arc::clone(&identity.org.memory),
         server: std::sync::Arc::clone(server),
@@ -65,9 +65,9 @@ pub async fn test(
     caller: InOrg<Admin>,
     PathParam(ServerName(name)): PathParam<ServerName>,
 ) -> ApiResult<Json<McpServerTest>> {
-    let asking = asking(&caller, &name)?;
+    let request = catalogue_request(&caller, &name)?;
     let began = Instant::now();
-    let Lookup { catalogue, failure, .. } = app.mcp.refresh(&asking).await;
+    let Lookup { catalogue, failure, .. } = app.mcp.refresh(&request).await;
     let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let is_ok = failure.is_none() && catalogue.is_some();
     app.write(app.entry().named(&name).created(&json!({"ok": is_ok}))).await?;
@@ -88,8 +88,8 @@ pub async fn refresh(
     caller: InOrg<Admin>,
     PathParam(ServerName(name)): PathParam<ServerName>,
 ) -> ApiResult<Json<ServerView>> {
-    let asking = asking(&caller, &name)?;
-    app.mcp.refresh(&asking).await;
+    let request = catalogue_request(&caller, &name)?;
+    app.mcp.refresh(&request).await;
     let found = store::find(&app.services.db, caller.org.id, &name).await?.ok_or_else(Problem::not_found)?;
     let view = ServerView::of(&app, &caller, found);
     app.write(app.entry().named(&name).created(view.status())).await?;
@@ -122,9 +122,9 @@ pub async fn list_tools(
     caller: InOrg<Viewer>,
     PathParam(ServerName(name)): PathParam<ServerName>,
 ) -> ApiResult<Json<ToolList>> {
-    let asking = asking(&caller, &name)?;
-    let lookup = app.mcp.look_up(&asking).await;
-    let server = &asking.server;
+    let request = catalogue_request(&caller, &name)?;
+    let lookup = app.mcp.look_up(&request).await;
+    let server = &request.server;
     let catalogue = lookup.catalogue.ok_or_else(|| unread(lookup.failure))?;
     let tools = catalogue.tools.iter().map(|tool| {
         let approved = server.approves(&tool.name, &tool.hash);
@@ -166,8 +166,8 @@ pub async fn approve(
     PathParam(ToolName(tool)): PathParam<ToolName>,
     Body(Approval { hash }): Body<Approval>,
 ) -> ApiResult<Json<Approved>> {
-    let asking = asking(&caller, &name)?;
-    let lookup = app.mcp.look_up(&asking).await;
+    let request = catalogue_request(&caller, &name)?;
+    let lookup = app.mcp.look_up(&request).await;
     let catalogue = lookup.catalogue.ok_or_else(|| unread(lookup.failure))?;
     let current = catalogue.tools.iter().find(|known| known.name == tool).ok_or_else(Problem::not_found)?;
     if current.hash != hash {

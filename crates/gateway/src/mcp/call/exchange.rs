@@ -123,7 +123,7 @@ impl Call {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => {
-                self.mcp.mark_outdated(&self.context.asking(&self.server));
+                self.mcp.mark_outdated(&self.context.catalogue_request(&self.server));
             }
             _ => {}
         }

@@ -90,7 +90,7 @@ impl Mcp {
         context: &Context,
         server: &Arc<Server>,
     ) -> Result<Arc<Catalogue>, Box<Outcome>> {
-        let lookup = self.look_up(&context.asking(server)).await;
+        let lookup = self.look_up(&context.catalogue_request(server)).await;
         lookup.catalogue.ok_or_else(|| {
             let unreachable = || Failure::new(FailureKind::Unreachable, "it does not answer");
             Box::new(Outcome::failed(&server.name, &lookup.failure.unwrap_or_else(unreachable)))

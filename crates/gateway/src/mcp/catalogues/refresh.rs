@@ -7,7 +7,7 @@ use gateway_core::time::{DAY, SECOND, Timestamp};
 use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::mcp_servers;
 
-use super::{Asking, Entry, FETCH_TIMEOUT, pins_of};
+use super::{CatalogueRequest, Entry, FETCH_TIMEOUT, pins_of};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::mcp::Mcp;
 use crate::mcp::catalogue::{Catalogue, Eras, fetch};
@@ -74,7 +74,7 @@ impl Drop for Refresh {
 
 impl Mcp {
     /// Starts a refresh unless one runs, or the server failed just now.
-    pub(super) fn start_refresh(self: &Arc<Self>, entry: &Arc<Entry>, asking: &Asking) -> bool {
+    pub(super) fn start_refresh(self: &Arc<Self>, entry: &Arc<Entry>, request: &CatalogueRequest) -> bool {
         let now = self.services.clock.now();
         let (known, generation, wait) = {
             let mut state = entry.lock();
@@ -88,12 +88,12 @@ impl Mcp {
             (known, state.generation, Duration::from_millis(wait.unsigned_abs()))
         };
         let refresh = Refresh { entry: Arc::clone(entry), generation, has_lists: false };
-        let (mcp, org, asking) = (Arc::clone(self), asking.org, asking.clone());
+        let (mcp, org, request) = (Arc::clone(self), request.org, request.clone());
         self.services.tasks.spawn(on_behalf_of(org, async move {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            Box::pin(mcp.run_refresh(refresh, &asking, known)).await;
+            Box::pin(mcp.run_refresh(refresh, &request, known)).await;
         }));
         true
     }
@@ -101,19 +101,19 @@ impl Mcp {
     async fn run_refresh(
         self: &Arc<Self>,
         mut refresh: Refresh,
-        asking: &Asking,
+        request: &CatalogueRequest,
         known: Option<(Eras, Timestamp)>,
     ) {
         if !refresh.begin() {
             return;
         }
         let (eras, eras_at) = known.unzip();
-        let fetched = self.fetch(asking, eras).await;
+        let fetched = self.fetch(request, eras).await;
         match &fetched {
-            Ok(catalogue) => self.pin_first(asking, catalogue).await,
+            Ok(catalogue) => self.pin_first(request, catalogue).await,
             Err(failure) => {
-                let server = &asking.server.name;
-                tracing::debug!(%server, org = %asking.org, error = %failure.message, "an MCP server cannot be read");
+                let server = &request.server.name;
+                tracing::debug!(%server, org = %request.org, error = %failure.message, "an MCP server cannot be read");
             }
         }
         refresh.store(fetched, eras_at, self.services.clock.now());
@@ -122,12 +122,12 @@ impl Mcp {
         // A change that was announced while the lists were read.
         let is_outdated = entry.lock().is_outdated;
         if has_lists && is_outdated && !self.services.tasks.is_stopping() {
-            self.start_refresh(&entry, asking);
+            self.start_refresh(&entry, request);
         }
     }
 
-    async fn fetch(&self, asking: &Asking, known: Option<Eras>) -> Result<Catalogue, Failure> {
-        let Asking { org, memory, server, caller } = asking;
+    async fn fetch(&self, request: &CatalogueRequest, known: Option<Eras>) -> Result<Catalogue, Failure> {
+        let CatalogueRequest { org, memory, server, caller } = request;
         let headers = self.credentials(*org, server, caller, None).await?;
         let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
         let timeout = FETCH_TIMEOUT.min(server.timeout());
@@ -139,17 +139,17 @@ impl Mcp {
     }
 
     /// The tools that a pinned server has at first are approved.
-    async fn pin_first(&self, asking: &Asking, catalogue: &Catalogue) {
-        if !asking.server.awaits_pins() {
+    async fn pin_first(&self, request: &CatalogueRequest, catalogue: &Catalogue) {
+        if !request.server.awaits_pins() {
             return;
         }
-        if let Err(problem) = self.store_first_pins(asking, catalogue).await {
+        if let Err(problem) = self.store_first_pins(request, catalogue).await {
             tracing::warn!(error = %problem.message, "the tools of an MCP server could not be pinned");
         }
     }
 
-    async fn store_first_pins(&self, asking: &Asking, catalogue: &Catalogue) -> ApiResult<()> {
-        let (org, server) = (asking.org, &asking.server);
+    async fn store_first_pins(&self, request: &CatalogueRequest, catalogue: &Catalogue) -> ApiResult<()> {
+        let (org, server) = (request.org, &request.server);
         let mut tx = self.services.db.begin().await?;
         let Some(mut stored) = mcp_servers::find_for_update(&mut tx, org, &server.name).await? else {
             return Ok(());
