@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Unit;
 use super::definition::{Definition, Missing, Mode, Per, Scope};
+use crate::budget::Spender;
 use crate::ids::{AppId, KeyId, LimitId, TeamId};
 
 /// Longer values of metadata are cut; those of users and sessions are not longer.
@@ -23,6 +24,8 @@ pub struct LimitSet {
 
 pub struct Limit {
     pub id: LimitId,
+    /// Its place in the set.
+    pub index: usize,
     pub definition: Definition,
     owner: Owner,
     /// Shares of classes, in millionths.
@@ -43,9 +46,7 @@ enum Owner {
 /// What decides which limits a call counts against.
 #[derive(Clone, Copy)]
 pub struct CallFacts<'a> {
-    pub key: Option<KeyId>,
-    pub app: Option<AppId>,
-    pub team: Option<TeamId>,
+    pub spender: Spender,
     pub user: Option<&'a str>,
     /// The member that calls.
     pub subject: Option<&'a str>,
@@ -68,14 +69,22 @@ impl LimitSet {
     /// Compiles the enabled limits; with the keys of those of scope `key`.
     pub fn new(stored: impl IntoIterator<Item = (LimitId, Definition, Vec<KeyId>)>) -> Self {
         let limits = stored.into_iter().filter(|(_, definition, _)| definition.enabled);
-        let limits: Vec<Limit> =
-            limits.map(|(id, definition, keys)| Limit::new(id, definition, keys)).collect();
+        let limits: Vec<Limit> = limits
+            .enumerate()
+            .map(|(index, (id, definition, keys))| Limit { index, ..Limit::new(id, definition, keys) })
+            .collect();
         let counts_tokens = limits.iter().any(Limit::counts_tokens);
         Self { limits, counts_tokens }
     }
 
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
+    }
+
+    /// Whether a limit of tokens may apply to calls of this spender, whatever model they name.
+    pub fn counts_tokens_of(&self, spender: Spender) -> bool {
+        self.counts_tokens
+            && self.limits.iter().any(|limit| limit.counts_tokens() && limit.may_apply_to(spender))
     }
 
     pub fn find(&self, id: LimitId) -> Option<&Limit> {
@@ -100,7 +109,7 @@ impl Limit {
         let reserve = definition.reserve.iter().map(|(class, part)| (class.as_str().into(), share(part)));
         let has_several = Unit::ALL.into_iter().filter(|unit| definition.amount(*unit).is_some()).count() > 1;
         let policy_names = Unit::ALL.map(|unit| policy_name(&definition.name, unit, has_several));
-        Self { id, reserve: reserve.collect(), owner, policy_names, definition }
+        Self { id, index: 0, reserve: reserve.collect(), owner, policy_names, definition }
     }
 
     pub fn name(&self) -> &str {
@@ -130,13 +139,19 @@ impl Limit {
         self.definition.models.is_some() || self.definition.scope == Scope::Model
     }
 
+    fn may_apply_to(&self, spender: Spender) -> bool {
+        match &self.owner {
+            Owner::Anyone | Owner::Model(_) => true,
+            Owner::Team(team) => team.is_some() && *team == spender.team,
+            Owner::App(app) => app.is_some() && *app == spender.app,
+            Owner::Keys(keys) => spender.key.is_some_and(|key| keys.contains(&key)),
+        }
+    }
+
     pub fn applies_to(&self, call: &CallFacts<'_>) -> bool {
         let is_owner = match &self.owner {
-            Owner::Anyone => true,
-            Owner::Team(team) => team.is_some() && *team == call.team,
-            Owner::App(app) => app.is_some() && *app == call.app,
-            Owner::Keys(keys) => call.key.is_some_and(|key| keys.contains(&key)),
             Owner::Model(name) => call.model == Some(name) || call.named_model == Some(name),
+            _ => self.may_apply_to(call.spender),
         };
         let matches = |model: &str| {
             self.definition.models.iter().flatten().any(|pattern| matches_pattern(pattern, model))
@@ -149,7 +164,7 @@ impl Limit {
     pub fn bucket_of<'c>(&self, call: &CallFacts<'c>) -> Result<Cow<'c, str>, MissingSubject> {
         let found: Option<Cow<'c, str>> = match &self.definition.per {
             Per::None => return Ok("".into()),
-            Per::Key => call.key.map(|key| key.to_string().into()),
+            Per::Key => call.spender.key.map(|key| key.to_string().into()),
             Per::User => call.user.or(call.subject).map(Into::into),
             Per::Subject => call.subject.map(Into::into),
             Per::Session => call.session.map(Into::into),

@@ -10,6 +10,8 @@ use crate::time::Timestamp;
 
 /// Policies in one answer.
 const MAX_POLICIES: usize = 8;
+/// What most headers fit in.
+const HEADER_CAPACITY: usize = 256;
 
 /// One bucket of a limit, as it is after the call's reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,26 +26,42 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Sorts by the share that is left, the smallest first.
-    fn is_tighter(&self, other: &Self) -> std::cmp::Ordering {
+    /// Whether a smaller share is left.
+    fn is_tighter_than(&self, other: &Self) -> bool {
         let share = |policy: &Self, of: &Self| u128::from(policy.left) * u128::from(of.limit);
-        share(self, other).cmp(&share(other, self))
+        share(self, other) < share(other, self)
     }
 }
 
-/// The tightest first.
-pub fn sort(policies: &mut [Policy]) {
-    policies.sort_by(Policy::is_tighter);
+/// The tightest first, as many as a header shows.
+pub fn tightest<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<&'a Policy> {
+    let mut tightest: Vec<&Policy> = Vec::with_capacity(MAX_POLICIES);
+    for policy in policies {
+        let at = tightest.partition_point(|other| !policy.is_tighter_than(other));
+        if at < MAX_POLICIES {
+            tightest.truncate(MAX_POLICIES - 1);
+            tightest.insert(at, policy);
+        }
+    }
+    tightest
+}
+
+fn tightest_of<'a>(policies: &[&'a Policy], unit: Unit) -> Option<&'a Policy> {
+    let of_unit = policies.iter().copied().filter(|policy| policy.unit == unit);
+    of_unit.reduce(|tightest, policy| if policy.is_tighter_than(tightest) { policy } else { tightest })
 }
 
 /// `"plan";q=1000;w=60, "team-tokens";q=60000;w=60;qu="tokens"`
-pub fn policy_header(policies: &[Policy]) -> String {
-    let mut text = String::new();
-    for policy in policies.iter().take(MAX_POLICIES) {
-        separate(&mut text);
-        let _ = write!(text, "\"{}\";q={}", policy.name, policy.limit);
+pub fn policy_header(policies: &[&Policy]) -> String {
+    let mut text = String::with_capacity(HEADER_CAPACITY);
+    let mut digits = itoa::Buffer::new();
+    for policy in policies {
+        push_name(&mut text, &policy.name);
+        text.push_str(";q=");
+        text.push_str(digits.format(policy.limit));
         if let Some(window) = policy.window {
-            let _ = write!(text, ";w={window}");
+            text.push_str(";w=");
+            text.push_str(digits.format(window));
         }
         match policy.unit {
             Unit::Requests => {}
@@ -57,26 +75,33 @@ pub fn policy_header(policies: &[Policy]) -> String {
 }
 
 /// `"team-tokens";r=51230;t=9, "plan";r=998;t=31`
-pub fn rate_limit_header(policies: &[Policy]) -> String {
-    let mut text = String::new();
-    for policy in policies.iter().take(MAX_POLICIES) {
-        separate(&mut text);
-        let _ = write!(text, "\"{}\";r={}", policy.name, policy.left);
+pub fn rate_limit_header(policies: &[&Policy]) -> String {
+    let mut text = String::with_capacity(HEADER_CAPACITY);
+    let mut digits = itoa::Buffer::new();
+    for policy in policies {
+        push_name(&mut text, &policy.name);
+        text.push_str(";r=");
+        text.push_str(digits.format(policy.left));
         if policy.window.is_some() {
-            let _ = write!(text, ";t={}", seconds(policy.resets_in));
+            text.push_str(";t=");
+            text.push_str(digits.format(seconds(policy.resets_in)));
         }
     }
     text
 }
 
-fn separate(text: &mut String) {
+/// Begins the next member of a list.
+fn push_name(text: &mut String, name: &str) {
     if !text.is_empty() {
         text.push_str(", ");
     }
+    text.push('"');
+    text.push_str(name);
+    text.push('"');
 }
 
-/// The headers of OpenAI for the tightest limit of tokens and of requests, which come sorted.
-pub fn openai_headers(policies: &[Policy]) -> Vec<(&'static str, String)> {
+/// The headers of OpenAI for the tightest limit of tokens and of requests.
+pub fn openai_headers(policies: &[&Policy]) -> Vec<(&'static str, String)> {
     let units = [
         (
             Unit::Requests,
@@ -89,7 +114,7 @@ pub fn openai_headers(policies: &[Policy]) -> Vec<(&'static str, String)> {
     ];
     let mut headers = Vec::with_capacity(6);
     for (unit, [limit, remaining, reset]) in units {
-        let Some(policy) = policies.iter().find(|policy| policy.unit == unit) else { continue };
+        let Some(policy) = tightest_of(policies, unit) else { continue };
         headers.push((limit, policy.limit.to_string()));
         headers.push((remaining, policy.left.to_string()));
         headers.push((reset, go_duration(policy.resets_in)));
@@ -98,7 +123,7 @@ pub fn openai_headers(policies: &[Policy]) -> Vec<(&'static str, String)> {
 }
 
 /// The headers of Anthropic. Resets are RFC 3339 in whole seconds.
-pub fn anthropic_headers(policies: &[Policy], now: Timestamp) -> Vec<(&'static str, String)> {
+pub fn anthropic_headers(policies: &[&Policy], now: Timestamp) -> Vec<(&'static str, String)> {
     let units = [
         (
             Unit::Requests,
@@ -135,7 +160,7 @@ pub fn anthropic_headers(policies: &[Policy], now: Timestamp) -> Vec<(&'static s
     ];
     let mut headers = Vec::with_capacity(12);
     for (unit, [limit, remaining, reset]) in units {
-        let Some(policy) = policies.iter().find(|policy| policy.unit == unit) else { continue };
+        let Some(policy) = tightest_of(policies, unit) else { continue };
         let resets_at = rfc3339(now.after(policy.resets_in));
         headers.push((limit, policy.limit.to_string()));
         headers.push((remaining, policy.left.to_string()));

@@ -26,7 +26,7 @@ pub use estimate::{Averages, TokenEstimate, TokenFacts, TokensUsed};
 pub use fixed_window::{LimitStatus, window_end, window_of};
 pub use headers::{
     Policy, anthropic_headers, openai_headers, policy_header, rate_limit_header, retry_after,
-    sort as sort_policies,
+    tightest as tightest_policies,
 };
 pub use lru::Lru;
 pub use queue::{Order, WaitQueue};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::limits::{CallFacts, MissingSubject, Policy, Shortage, TokenEstimate, Unit, sort_policies};
+use gateway_core::limits::{CallFacts, MissingSubject, Policy, Shortage, TokenEstimate, Unit};
 use gateway_core::logs::LimitUse;
 use tokio::time::Instant;
 
@@ -78,7 +78,7 @@ impl Limits {
         match admitted {
             Ok((mut permit, has_waited)) => {
                 let waited = if has_waited { waited } else { Duration::ZERO };
-                permit.describe(waited, call.facts.key, call.facts.model);
+                permit.describe(waited, call.facts.spender.key, call.facts.model);
                 Ok(Some(permit))
             }
             Err(Some(short)) => Err(Refusal::Over(Box::new(self.refuse(org, &request, &short, waited)))),
@@ -118,7 +118,7 @@ impl Limits {
         match (permit.as_mut(), taken) {
             (Some(permit), taken) => permit.move_to(taken, &kept, call.facts.model),
             (None, Some(mut taken)) => {
-                taken.describe(Duration::ZERO, call.facts.key, call.facts.model);
+                taken.describe(Duration::ZERO, call.facts.spender.key, call.facts.model);
                 *permit = Some(taken);
             }
             (None, None) => {}
@@ -228,7 +228,6 @@ impl Limits {
             state.note_refusal(limit, short, now);
         }
         drop(state);
-        sort_policies(&mut policies);
         let name = limit.policy_name(unit);
         // Both ways to say when to retry mean the same moment.
         if let Some(at) = policies.iter().position(|policy| policy.name == *name) {

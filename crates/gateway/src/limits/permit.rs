@@ -119,7 +119,7 @@ impl Permit {
             let used = used(limit);
             match source {
                 Source::Memory(nodes) => {
-                    if let Some(entry) = state.find(limit.id, &wanted.bucket) {
+                    if let Some(entry) = state.find(limit.id, limit.index, &wanted.bucket) {
                         entry.account.settle(&wanted.demand.times(nodes), &used.times(nodes), now);
                         entry.account.release();
                     }
@@ -128,7 +128,7 @@ impl Permit {
                     is_slice_due |= slices::settle(&mut state, limit, &wanted, &used, now);
                 }
                 Source::Redis(call) => {
-                    if let Some(entry) = state.find(limit.id, &wanted.bucket) {
+                    if let Some(entry) = state.find(limit.id, limit.index, &wanted.bucket) {
                         entry.account.settle(&wanted.demand, &used, now);
                         entry.account.release();
                     }

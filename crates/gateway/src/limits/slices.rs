@@ -293,7 +293,7 @@ fn slice_of(capacity: i64, nodes: i64) -> i64 {
 
 /// Ends a call that was admitted from slices. True if the node has more than a slice, or owes something.
 pub fn settle(state: &mut State, limit: &Limit, wanted: &Wanted, used: &Demand, now: Timestamp) -> bool {
-    let Some(entry) = state.find(limit.id, &wanted.bucket) else { return false };
+    let Some(entry) = state.find(limit.id, limit.index, &wanted.bucket) else { return false };
     let mut is_due = false;
     for (unit, credit) in Unit::REFILLING.into_iter().zip(&mut entry.lease.credit) {
         let Some(capacity) = limit.definition.amount(unit) else { continue };
@@ -337,7 +337,7 @@ fn unused(limits: &Limits, state: &mut State, all: bool) -> (Vec<Returned>, Vec<
     let (mut returned, mut permits) = (Vec::new(), Vec::new());
     for key in std::mem::take(&mut state.sliced) {
         let (limit, bucket) = (key.0, key.1.to_string());
-        let Some(entry) = state.find(limit, &key.1) else { continue };
+        let Some(entry) = state.find(limit, 0, &key.1) else { continue };
         let is_idle = all || now.0 - entry.lease.used_at >= IDLE_MS;
         let kept = |capacity: u64| if is_idle { 0 } else { slice_of(number(capacity), nodes) };
         for (unit, credit) in Unit::REFILLING.into_iter().zip(&mut entry.lease.credit) {

@@ -26,7 +26,8 @@ pub struct OrgState {
 
 #[derive(Default)]
 pub struct State {
-    accounts: HashMap<LimitId, Lru<Arc<str>, Entry>>,
+    /// In the order of the limits, so that a limit finds its buckets by its place.
+    accounts: Vec<(LimitId, Lru<Arc<str>, Entry>)>,
     buckets: usize,
     pub averages: Averages,
     pub queue: WaitQueue<Waiter>,
@@ -44,6 +45,13 @@ pub struct Entry {
     /// On PostgreSQL and Redis: as it was known last.
     pub account: Account,
     pub lease: NodeLease,
+}
+
+/// Where an entry is in a locked state.
+#[derive(Clone, Copy)]
+struct EntryPlace {
+    limit: usize,
+    entry: usize,
 }
 
 /// What the node has taken of shared buckets and not used yet.
@@ -110,22 +118,45 @@ impl OrgState {
 impl State {
     /// The buckets of a limit and subject, at the given time.
     pub fn entry(&mut self, limit: &Limit, bucket: &Arc<str>, now: Timestamp) -> &mut Entry {
-        let accounts = self.accounts.entry(limit.id).or_insert_with(|| Lru::new(MAX_BUCKETS));
+        let place = self.place(limit, bucket, now);
+        self.at(place)
+    }
+
+    /// Where the buckets of a limit and subject are, brought to the given time. Valid while the state is locked and no
+    /// other subject of the same limit is looked up.
+    fn place(&mut self, limit: &Limit, bucket: &Arc<str>, now: Timestamp) -> EntryPlace {
+        let index = self.index_of(limit.id, limit.index).unwrap_or_else(|| {
+            self.accounts.push((limit.id, Lru::new(MAX_BUCKETS)));
+            self.accounts.len() - 1
+        });
+        let accounts = &mut self.accounts[index].1;
         let before = accounts.len();
         let is_full = self.buckets >= MAX_ORG_BUCKETS && before > 0;
         accounts.set_capacity(if is_full { before } else { MAX_BUCKETS });
         let make = || Entry { account: Account::new(limit, now), lease: NodeLease::default() };
         let is_held = |entry: &Entry| entry.account.is_held();
-        let place = accounts.place(bucket, make, is_held);
+        let entry = accounts.place(bucket, make, is_held);
         self.buckets += accounts.len() - before;
-        let entry = accounts.at(place);
-        entry.account.update(limit, now);
-        entry
+        accounts.at(entry).account.update(limit, now);
+        EntryPlace { limit: index, entry }
     }
 
-    /// The buckets, if they have not left.
-    pub fn find(&mut self, limit: LimitId, bucket: &Arc<str>) -> Option<&mut Entry> {
-        self.accounts.get_mut(&limit)?.get(bucket)
+    fn at(&mut self, place: EntryPlace) -> &mut Entry {
+        self.accounts[place.limit].1.at(place.entry)
+    }
+
+    /// The buckets, if they have not left. `index`: where the limit is in its set.
+    pub fn find(&mut self, limit: LimitId, index: usize, bucket: &Arc<str>) -> Option<&mut Entry> {
+        let index = self.index_of(limit, index)?;
+        self.accounts[index].1.get(bucket)
+    }
+
+    /// Where the buckets of a limit are: in its place, or in another one if the limits have changed since.
+    fn index_of(&self, limit: LimitId, expected: usize) -> Option<usize> {
+        if self.accounts.get(expected).is_some_and(|(id, _)| *id == limit) {
+            return Some(expected);
+        }
+        self.accounts.iter().position(|(id, _)| *id == limit)
     }
 
     pub fn entries(&mut self) -> impl Iterator<Item = (LimitId, &Arc<str>, &mut Entry)> {
@@ -145,10 +176,13 @@ impl State {
     ) -> Result<Taken, Short> {
         let mut would_refuse = vec![false; request.wanted.len()];
         let mut worst: Option<Short> = None;
+        let mut places = Vec::with_capacity(request.wanted.len());
         let demand = |wanted: &Wanted| wanted.demand.times(nodes.max(1));
         for (wanted, would_refuse) in request.wanted.iter().zip(&mut would_refuse) {
             let limit = &set.limits[wanted.limit];
-            let account = &mut self.entry(limit, &wanted.bucket, now).account;
+            let place = self.place(limit, &wanted.bucket, now);
+            places.push(place);
+            let account = &mut self.at(place).account;
             account.note_class(limit, request.class.as_deref(), now);
             let floor = account.floor(limit, request.class.as_deref(), now);
             let Err(shortage) = account.check(&demand(wanted), floor) else { continue };
@@ -163,10 +197,10 @@ impl State {
             return Err(worst);
         }
         let mut policies = Vec::with_capacity(request.wanted.len() * 2);
-        for (wanted, would_refuse) in request.wanted.iter().zip(&would_refuse) {
+        for ((wanted, place), would_refuse) in request.wanted.iter().zip(places).zip(&would_refuse) {
             if !would_refuse {
                 let limit = &set.limits[wanted.limit];
-                let entry = self.entry(limit, &wanted.bucket, now);
+                let entry = self.at(place);
                 entry.account.take(&demand(wanted), now);
                 entry.add_policies(limit, &mut policies);
             }
@@ -185,9 +219,9 @@ impl State {
     }
 
     pub fn usage(&mut self, limit: LimitId, now: Timestamp) -> Vec<BucketUsage> {
-        let Some(accounts) = self.accounts.get_mut(&limit) else { return Vec::new() };
+        let Some(index) = self.index_of(limit, 0) else { return Vec::new() };
         let mut usage = Vec::new();
-        for (bucket, entry) in accounts.values_mut() {
+        for (bucket, entry) in self.accounts[index].1.values_mut() {
             entry.account.refill(now);
             for reading in entry.account.readings() {
                 let remaining = reading.left.saturating_add(entry.lease.credit_of(reading.unit));
@@ -205,10 +239,12 @@ impl State {
         usage
     }
 
-    /// Forgets limits that are no longer there.
+    /// Forgets limits that are no longer there, and orders the others as they are in the set.
     pub fn retain(&mut self, set: &LimitSet) {
-        self.accounts.retain(|id, _| set.find(*id).is_some());
-        self.buckets = self.accounts.values().map(Lru::len).sum();
+        let mut known: HashMap<LimitId, _> = std::mem::take(&mut self.accounts).into_iter().collect();
+        let mut known = |id| known.remove(&id).unwrap_or_else(|| Lru::new(MAX_BUCKETS));
+        self.accounts = set.limits.iter().map(|limit| limit.id).map(|id| (id, known(id))).collect();
+        self.buckets = self.accounts.iter().map(|(_, accounts)| accounts.len()).sum();
     }
 
     /// Whether a new state would be the same.

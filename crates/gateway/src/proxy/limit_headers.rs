@@ -4,7 +4,7 @@
 use gateway_core::accounts::LimitHeaders;
 use gateway_core::limits::{
     LimitStatus, Policy, Unit, anthropic_headers, openai_headers, policy_header, rate_limit_header,
-    sort_policies,
+    tightest_policies,
 };
 use gateway_core::llm::ClientFormat;
 use gateway_core::time::{MINUTE, SECOND, Timestamp};
@@ -16,6 +16,8 @@ type Headers = Vec<(HeaderName, HeaderValue)>;
 
 const POLICY: &str = "ratelimit-policy";
 const RATE_LIMIT: &str = "ratelimit";
+/// The most for one answer: those of Anthropic.
+const MAX_HEADERS: usize = 14;
 
 /// What limits the headers of an answer are about.
 pub struct ShownLimits<'a> {
@@ -32,11 +34,12 @@ impl ShownLimits<'_> {
         if self.setting == LimitHeaders::Off || self.policies.is_empty() {
             return Vec::new();
         }
-        let mut policies = self.policies.to_vec();
-        policies.extend(self.plan.map(|status| plan_policy(status, self.now)));
-        sort_policies(&mut policies);
-        let mut headers =
-            vec![(POLICY, policy_header(&policies)), (RATE_LIMIT, rate_limit_header(&policies))];
+        let plan = self.plan.map(|status| plan_policy(status, self.now));
+        let policies: Vec<&Policy> = self.policies.iter().chain(&plan).collect();
+        let shown = tightest_policies(policies.iter().copied());
+        let mut headers = Vec::with_capacity(MAX_HEADERS);
+        headers.push((POLICY, policy_header(&shown)));
+        headers.push((RATE_LIMIT, rate_limit_header(&shown)));
         let counts_tokens = policies.iter().any(|policy| policy.unit.counts_tokens());
         if self.setting == LimitHeaders::All && counts_tokens && directives.is_format_known() {
             headers.extend(match directives.client_format {
@@ -55,10 +58,10 @@ impl ShownLimits<'_> {
 /// Adds the headers to those of a provider, whose own of the same names get others.
 pub fn add(headers: &mut HeaderMap, limits: Headers) {
     for (name, value) in limits {
-        let theirs: Vec<HeaderValue> = headers.get_all(&name).iter().cloned().collect();
-        if !theirs.is_empty()
+        if headers.contains_key(&name)
             && let Ok(renamed) = HeaderName::try_from(format!("x-upstream-{name}"))
         {
+            let theirs: Vec<HeaderValue> = headers.get_all(&name).iter().cloned().collect();
             for value in theirs {
                 headers.append(renamed.clone(), value);
             }

@@ -4,14 +4,17 @@ use serde_json::{Map, json};
 use uuid::Uuid;
 
 use super::limit;
+use crate::budget::Spender;
 use crate::ids::{AppId, KeyId, LimitId, TeamId};
 use crate::limits::{CallFacts, Definition, LimitSet};
 
 fn facts(metadata: &Map<String, serde_json::Value>) -> CallFacts<'_> {
     CallFacts {
-        key: Some(KeyId(Uuid::from_u128(1))),
-        app: Some(AppId(Uuid::from_u128(2))),
-        team: Some(TeamId(Uuid::from_u128(3))),
+        spender: Spender {
+            key: Some(KeyId(Uuid::from_u128(1))),
+            app: Some(AppId(Uuid::from_u128(2))),
+            team: Some(TeamId(Uuid::from_u128(3))),
+        },
         user: None,
         subject: None,
         session: Some("s"),
@@ -64,7 +67,7 @@ fn a_rotated_key_keeps_its_limit() {
     let successor = KeyId(Uuid::from_u128(7));
     let set = LimitSet::new([(LimitId(Uuid::nil()), definition, vec![successor])]);
     assert!(set.limits[0].applies_to(&call));
-    call.key = Some(successor);
+    call.spender.key = Some(successor);
     assert!(set.limits[0].applies_to(&call));
 }
 

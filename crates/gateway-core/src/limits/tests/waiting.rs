@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limits::{
     Lru, Policy, Unit, WaitQueue, anthropic_headers, openai_headers, policy_header, rate_limit_header,
-    retry_after, sort_policies,
+    retry_after, tightest_policies,
 };
 use crate::time::Timestamp;
 
@@ -39,12 +39,12 @@ fn policy(name: &str, unit: Unit, (limit, left): (u64, u64), resets_in: u64) -> 
 
 #[test]
 fn headers_have_the_tightest_limit_first() {
-    let mut policies = [
+    let policies = [
         policy("plan", Unit::Requests, (1_000, 998), 31_000),
         policy("team-tokens", Unit::Tokens, (60_000, 51_230), 8_001),
         policy("busy", Unit::Concurrent, (4, 1), 0),
     ];
-    sort_policies(&mut policies);
+    let policies = tightest_policies(&policies);
     assert_eq!(
         policy_header(&policies),
         r#""busy";q=4;qu="concurrent-requests", "team-tokens";q=60000;w=60;qu="tokens", "plan";q=1000;w=60"#
@@ -72,7 +72,7 @@ fn durations_are_written_like_those_of_openai() {
         (360_000, "6m0s"),
         (3_723_004, "1h2m3.004s"),
     ] {
-        let headers = openai_headers(&[policy("l", Unit::Tokens, (1, 1), millis)]);
+        let headers = openai_headers(&[&policy("l", Unit::Tokens, (1, 1), millis)]);
         assert_eq!(headers[2].1, text);
     }
 }

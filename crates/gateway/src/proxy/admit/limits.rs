@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::budget::Spender;
 use gateway_core::ids::UserId;
 use gateway_core::limits::{
     CallFacts, DEFAULT_PRIORITY, MAX_PRIORITY, MissingSubject, TokenEstimate, TokenFacts, retry_after,
@@ -27,7 +28,7 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 pub fn need_body(context: RequestContext<'_>, plan: &Plan<'_>) -> bool {
     let Some(org) = &context.identity.org.limits else { return false };
     let waits = !wait(context, plan, 0).max.is_zero();
-    plan.directives.operation.calls_model() && (org.set.counts_tokens || waits)
+    plan.directives.operation.calls_model() && (waits || org.set.counts_tokens_of(context.identity.spender()))
 }
 
 /// Takes what the request needs of every limit that applies to it, and gives it to the record.
@@ -102,9 +103,7 @@ impl<'a> CallContext<'a> {
     fn call(&self, org: &OrgLimits, target: &'a RouteTarget, body_bytes: usize) -> Call<'a> {
         let (directives, identity) = (self.plan.directives, self.context.identity);
         let facts = CallFacts {
-            key: None,
-            app: None,
-            team: None,
+            spender: Spender::default(),
             user: None,
             subject: None,
             session: None,
@@ -116,11 +115,8 @@ impl<'a> CallContext<'a> {
         let facts = if self.is_internal {
             facts
         } else {
-            let spender = identity.spender();
             CallFacts {
-                key: spender.key,
-                app: spender.app,
-                team: spender.team,
+                spender: identity.spender(),
                 user: self.plan.user(),
                 subject: self.member,
                 session: directives.session.as_deref(),
@@ -143,7 +139,7 @@ impl<'a> CallContext<'a> {
         body_bytes: usize,
     ) -> TokenEstimate {
         let operation = self.plan.directives.operation;
-        if !org.set.counts_tokens || !operation.calls_model() {
+        if !org.set.counts_tokens_of(facts.spender) || !operation.calls_model() {
             return TokenEstimate::default();
         }
         let price = self.plan.price(self.context, target);
@@ -154,7 +150,7 @@ impl<'a> CallContext<'a> {
             max_output: price.and_then(|price| price.max_output_tokens),
             max_tokens: target.edits().map_or(max_tokens, |edits| edits.max_tokens(max_tokens)),
             choices: target.edits().map_or(choices, |edits| edits.choices(choices)),
-            average: facts.model.and_then(|model| org.average(facts.key, model)),
+            average: facts.model.and_then(|model| org.average(facts.spender.key, model)),
             generates_text: operation != Operation::Embeddings,
         })
     }
