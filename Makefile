@@ -2,6 +2,14 @@
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
+# Directories of this machine stand in messages of panics and of C code. The binary that is shipped has fixed names instead, so
+# that the same sources make the same bytes in every directory. Of several that match, the last counts.
+FIXED_PATHS := $(CURDIR)=gateway $(abspath $(TARGET_DIR))=target $(abspath $(or $(CARGO_HOME),$(HOME)/.cargo))=cargo
+GIVEN_RUSTFLAGS := $(RUSTFLAGS)
+GIVEN_CFLAGS := $(CFLAGS)
+build-dist dist bench soak siege: export RUSTFLAGS = $(strip $(GIVEN_RUSTFLAGS) $(addprefix --remap-path-prefix=,$(FIXED_PATHS)))
+build-dist dist bench soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
+
 .DEFAULT_GOAL := help
 .PHONY: help run build build-dist console docs test fuzz torture lint audit dist bench soak siege mutants clean-services
 

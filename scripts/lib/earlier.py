@@ -97,6 +97,11 @@ def populate(url):
     scoped = account.call("/api/v1/keys", {"name": "app", "scopes": ["model:assistant"]})["raw_key"]
     account.call("/api/v1/prompts", {"namespace": "support", "slug": "reply", "content": "You are {{name}}."})
     account.call("/api/v1/prompts/support/reply", {"content": "You are {{name}}, be brief."}, "PUT")
+    account.call("/api/v1/prompts/support/reply/labels/production", {"version": 1}, "PUT")
+    account.call(f"{org}/limits", {"name": "user-tokens", "tokens": 60000, "per": "user"})
+    account.call(f"{org}/budgets", {"scope": "user", "scope_id": "maria", "period": "monthly", "hard_limit_usd": 50})
+    alert = {"query": "model:gpt-4o*", "measure": "error_rate", "above": 0.2, "window_minutes": 10, "min_requests": 20}
+    account.call(f"{org}/alerts", {"name": "failures"} | alert)
     dataset = account.call("/api/v1/datasets", {"name": "arithmetic"})["id"]
     account.call(f"/api/v1/datasets/{dataset}/cases", {"input": "What is 1 + 1?", "expected": "2"})
     check = {"type": "static", "evaluator": "contains", "config": {"value": "invoices"}}
@@ -111,6 +116,7 @@ def populate(url):
     span = f"from={day}T00:00:00Z&to={day}T23:59:59Z"
     reads = [
         org, f"{org}/teams", f"{org}/members", f"{org}/providers", f"{org}/models", f"{org}/budgets", "/api/v1/keys",
+        f"{org}/limits", f"{org}/alerts", "/api/v1/prompts/support/reply/labels",
         "/api/v1/prompts", "/api/v1/prompts/support/reply", "/api/v1/prompts/support/reply?version=1",
         f"/api/v1/datasets/{dataset}", f"/api/v1/evals/{evaluation}", "/api/v1/webhooks",
         f"/api/v1/skills/{skill}", f"/api/v1/skills/{skill}/evaluations", "/api/v1/logs?limit=100",

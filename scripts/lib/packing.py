@@ -80,6 +80,11 @@ def check_binary(data, target):
             raise Unfit(f"the binary needs {', '.join(missing)}, which not every system has; link them statically")
 
 
+def local_paths(data, directories):
+    """The directories that the binary names. Built in other ones, it would have other bytes."""
+    return [str(directory) for directory in directories if os.fsencode(f"{directory}/") in data]
+
+
 def texts_of(binary, scratch):
     """The manual page, the completions and the configuration file, which the binary prints itself."""
 

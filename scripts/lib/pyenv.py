@@ -36,12 +36,16 @@ TESTS = Environment(
     [SCRIPTS / "requirements.txt", SCRIPTS / "constraints.txt"],
     ["-r", str(SCRIPTS / "requirements.txt"), "-c", str(SCRIPTS / "constraints.txt")],
 )
-# The list is complete, so nothing is resolved. Only what LiteLLM loads is compiled, when it does.
-LITELLM = Environment(
-    "venv-litellm",
-    [SCRIPTS / "litellm.txt"],
-    ["--no-deps", "--no-compile", "-r", str(SCRIPTS / "litellm.txt")],
-)
+
+
+def complete(name):
+    """An environment with a complete list of packages, so that nothing is resolved. Only what is loaded is compiled."""
+    packages = SCRIPTS / f"{name}.txt"
+    return Environment(f"venv-{name}", [packages], ["--no-deps", "--no-compile", "-r", str(packages)])
+
+
+# Programs that need other versions of what the tests use.
+LITELLM, HELICONE, LLAMA_INDEX = (complete(name) for name in ("litellm", "helicone", "llama-index"))
 
 
 class VenvFailed(Exception):

@@ -40,7 +40,17 @@ const sidebar = [
     items: [page('MCP servers', 'mcp'), page('Connecting agents', 'agents')],
   },
   { ...page('Providers', 'providers/'), collapsed: true, items: providerPages() },
-  { text: 'Switch to it', items: [page('From another gateway', 'switching')] },
+  {
+    text: 'Switch to it',
+    items: [
+      page('From another gateway', 'switching'),
+      page('LiteLLM', 'switching/litellm'),
+      page('Portkey', 'switching/portkey'),
+      page('OpenRouter', 'switching/openrouter'),
+      page('Helicone', 'switching/helicone'),
+      page('Bifrost', 'switching/bifrost'),
+    ],
+  },
   { text: 'Run it', items: [page('Command line', 'cli'), page('Configuration', 'configuration'), page('Operations', 'operations'), page('Versions and upgrades', 'upgrading'), page('Security', 'security')] },
   {
     text: 'Reference',

@@ -161,6 +161,34 @@ def test_the_debug_binary_needs_only_what_every_system_has(real):
         packing.check_binary(real.binary, other)
 
 
+def test_directories_of_this_machine_in_the_binary_are_named(tmp_path, monkeypatch, capsys):
+    """The debug binary has them; `make dist` replaces them with names that are the same everywhere."""
+    binary = stub(tmp_path)
+    texts = packing.texts_of(binary, tmp_path)
+    dist.release_of(binary, dist.host(), texts)
+    assert "would differ" not in capsys.readouterr().out
+    cargo = tmp_path / "cargo"
+    monkeypatch.setenv("CARGO_HOME", str(cargo))
+    binary.write_text(f"{STUB}# {ROOT}/crates/gateway/src/main.rs {cargo}/registry/src/a.rs")
+    dist.release_of(binary, dist.host(), texts)
+    said = capsys.readouterr().out
+    assert f"contains {ROOT}:" in said and f"contains {cargo}:" in said
+
+
+@pytest.mark.parametrize("target", ["build-dist", "bench"])
+def test_make_replaces_the_directories_of_this_machine_in_what_is_shipped(target, tmp_path):
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RUSTFLAGS": "--cfg given"}
+    # Instead of cargo, what it would get. The console and the documentation count as built.
+    shows = "CARGO=sh -c 'printf \"%s\\n\" $$RUSTFLAGS $$CFLAGS'"
+    done = run("make", "--silent", "--old-file=console", "--old-file=docs", target, shows, cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stdout
+    shown = done.stdout.split()
+    replaced = [f"{ROOT}=gateway", f"{ROOT}/target=target", f"{tmp_path}/.cargo=cargo"]
+    assert [word.partition("=")[2] for word in shown if word.startswith("--remap-path-prefix=")][:3] == replaced
+    assert [word.partition("=")[2] for word in shown if word.startswith("-ffile-prefix-map=")][:3] == replaced
+    assert "given" in shown
+
+
 def test_a_binary_with_another_library_is_refused(real, monkeypatch):
     monkeypatch.setattr(packing, "SYSTEM_LIBRARIES", packing.SYSTEM_LIBRARIES - {"libm.so.6"})
     with pytest.raises(packing.Unfit, match="needs libm.so.6"):

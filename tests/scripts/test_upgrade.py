@@ -23,7 +23,7 @@ PREVIOUS = os.environ.get("GATEWAY_PREVIOUS_BINARY")
 COMMITS = [*sorted(path.name for path in FIXTURES.iterdir()), *(["previous"] if PREVIOUS else [])]
 POSTGRES = os.environ.get("TEST_POSTGRES_URL")
 # These depend on the time of the question, or change when a key is used.
-VOLATILE = {"spent_usd", "opening_usd", "resets_at", "last_used_at"}
+VOLATILE = {"spent_usd", "opening_usd", "resets_at", "last_used_at", "checked_at"}
 
 
 def binary():

@@ -12,12 +12,13 @@ from pathlib import Path
 import anthropic
 import node_clients
 import openai
+import pyenv
 import pytest
 from google import genai
 from google.genai import errors as google_errors
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from running import open_url
+from running import NOWHERE, open_url
 
 MODEL = "sandbox/sandbox-small"
 ANSWER = "The sandbox read: hello"
@@ -145,3 +146,33 @@ def test_clients_in_javascript(sdk, key, tmp_path_factory):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["openai", "langchain", "vercel-ai"], done.stdout
+
+
+def test_llama_index(gateway, sdk):
+    programs = pyenv.ensure(lambda text: print(f"llama-index: {text}", flush=True), pyenv.LLAMA_INDEX)
+    account = gateway.signup()
+    # Models of OpenAI, as far as the client knows.
+    for name, model in (("gpt-4o", "sandbox-small"), ("text-embedding-3-small", "sandbox-embed")):
+        body = {"name": name, "targets": [{"provider": "sandbox", "model": model}]}
+        request = urllib.request.Request(
+            f"{gateway.url}/api/v1/orgs/{account['org']['id']}/models",
+            json.dumps(body).encode(),
+            {"X-Gateway-Key": account["api_key"], "Content-Type": "application/json"},
+        )
+        with open_url(request) as answer:
+            assert answer.status == 201
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "SDK_URL": sdk, "SDK_KEY": account["api_key"]}
+    # Nothing may be loaded from elsewhere.
+    env |= {"NO_PROXY": "127.0.0.1", "HTTPS_PROXY": NOWHERE, "HTTP_PROXY": NOWHERE}
+    done = subprocess.run(
+        [str(programs / "python"), "llama_index_client.py"],
+        cwd=Path(__file__).parent,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,  # it loads thousands of modules
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    got = json.loads(done.stdout)
+    assert got.pop("embedding") > 0
+    assert got == dict.fromkeys(("chat", "complete", "stream", "responses"), ANSWER)

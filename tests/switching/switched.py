@@ -11,6 +11,27 @@ from running import open_url
 
 COMPAT = "litellm,portkey,helicone,openrouter"
 MASTER_KEY = "sk-litellm-master"
+OLD_KEY = "sk-made-by-litellm-long-ago"
+
+PORTKEY = {
+    "configs": [
+        {
+            "slug": "pc-careful",
+            "config": {
+                "strategy": {"mode": "fallback"},
+                "targets": [
+                    {"virtual_key": "openai-main", "override_params": {"model": "500-careful"}},
+                    {"virtual_key": "anthropic-main", "override_params": {"model": "careful-claude"}},
+                ],
+            },
+        },
+        {"slug": "pc-any", "config": {"virtual_key": "openai-main", "retry": {"attempts": 2}}},
+    ],
+    "virtual_keys": [
+        {"slug": "openai-main", "provider": "openai"},
+        {"slug": "anthropic-main", "provider": "anthropic"},
+    ],
+}
 
 Answer = collections.namedtuple("Answer", "status headers text")
 

@@ -30,6 +30,8 @@ pub struct Dialect {
     pub prefixes: &'static [&'static str],
     /// Where its clients put the key. The first that is present counts, and all are removed.
     pub keys: &'static [&'static str],
+    /// Where the key is if none of `keys` is present. Beside them, it has a credential of a provider.
+    pub key_otherwise: Option<&'static str>,
     pub headers: &'static [(&'static str, Rule)],
     pub fields: &'static [(&'static str, Rule)],
     /// How it writes the provider of a model.

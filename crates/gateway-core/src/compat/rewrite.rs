@@ -14,6 +14,8 @@ use crate::route::MAX_STEPS;
 /// The placeholder that Portkey's client sends if the caller has no credential of a provider.
 const PLACEHOLDER: &str = "OPENAI_API_KEY";
 const AUTO: &str = "auto";
+/// Where keys of this gateway stand. It is accepted below every dialect.
+const OWN_KEY: &str = "x-gateway-key";
 
 /// The headers of a request that belong to its dialect.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +58,12 @@ pub fn take_headers<'h>(
 ) -> Result<Head, Refused> {
     let mut head = Head::default();
     let mut place = usize::MAX;
+    let (mut otherwise, mut has_own_key) = (None, false);
     for (name, value) in headers {
+        has_own_key |= name == OWN_KEY;
+        if dialect.key_otherwise == Some(name) {
+            otherwise = Some((name, value));
+        }
         if let Some(at) = dialect.keys.iter().position(|key| *key == name) {
             head.removed.push(name.to_owned());
             if at < place {
@@ -74,6 +81,10 @@ pub fn take_headers<'h>(
             let (name, path) = (name.to_owned(), dialect.name);
             return Err(Refused::OtherDialect { name, dialect: other.name, path });
         }
+    }
+    if let Some((name, value)) = otherwise.filter(|_| head.key.is_none() && !has_own_key) {
+        head.removed.push(name.to_owned());
+        head.key = Some(without_scheme(value).to_owned());
     }
     Ok(head)
 }

@@ -33,6 +33,7 @@ const BEARER: &str = "authorization";
 const ALL_KEYS: [&str; 4] = [BEARER, "x-api-key", "api-key", "x-goog-api-key"];
 
 const GUARDRAILS: super::Rule = Refused("guardrails are not run here; remove the field");
+const LIMITS: super::Rule = Refused("limits are set here, not by callers");
 const IN_NAMED_MODEL: super::Rule = Refused("define it in the named model: targets with `when`");
 
 pub static DIALECTS: [Dialect; 5] = [
@@ -40,6 +41,7 @@ pub static DIALECTS: [Dialect; 5] = [
         name: "litellm",
         prefixes: &["x-litellm-"],
         keys: &["x-litellm-api-key", ALL_KEYS[0], ALL_KEYS[1], ALL_KEYS[2], ALL_KEYS[3]],
+        key_otherwise: None,
         headers: &[
             ("x-litellm-num-retries", Retries),
             ("x-litellm-timeout", Seconds(TIMEOUT)),
@@ -128,6 +130,7 @@ pub static DIALECTS: [Dialect; 5] = [
         name: "portkey",
         prefixes: &["x-portkey-"],
         keys: &["x-portkey-api-key"],
+        key_otherwise: None,
         headers: &[
             ("x-portkey-provider", Provider),
             ("x-portkey-virtual-key", Provider),
@@ -167,8 +170,10 @@ pub static DIALECTS: [Dialect; 5] = [
         name: "helicone",
         prefixes: &["helicone-"],
         keys: &["helicone-auth"],
+        key_otherwise: Some(BEARER),
         headers: &[
             ("helicone-target-url", Address),
+            ("helicone-openai-api-base", Address),
             ("helicone-target-provider", Provider),
             ("helicone-retry-enabled", IfUnset(Some("true"), RETRY, "5")),
             ("helicone-retry-num", Retries),
@@ -191,9 +196,10 @@ pub static DIALECTS: [Dialect; 5] = [
             ("helicone-omit-response", If("true", LOG, "metadata")),
             ("helicone-moderations-enabled", GUARDRAILS),
             ("helicone-llm-security-enabled", GUARDRAILS),
-            ("helicone-rate-limit-policy", Refused("limits are set here, not by callers")),
+            ("helicone-rate-limit-policy", LIMITS),
+            ("helicone-ratelimit-policy", LIMITS),
         ],
-        fields: &[],
+        fields: &[("prompt_id", Refused("store the prompt here, and name it in X-Gateway-Prompt"))],
         models: ModelStyle::ProviderLast,
         providers: &PORTKEY_PROVIDERS,
         translates: false,
@@ -212,6 +218,7 @@ pub static DIALECTS: [Dialect; 5] = [
         name: "openrouter",
         prefixes: &["x-openrouter-"],
         keys: &[BEARER],
+        key_otherwise: None,
         headers: &[
             ("x-title", Metadata("app")),
             ("x-openrouter-title", Metadata("app")),
@@ -269,6 +276,7 @@ pub static DIALECTS: [Dialect; 5] = [
         name: "bifrost",
         prefixes: &["x-bf-"],
         keys: &["x-bf-vk", ALL_KEYS[0], ALL_KEYS[1], ALL_KEYS[2], ALL_KEYS[3]],
+        key_otherwise: None,
         headers: &[
             // Calls are cached that have a key for it.
             ("x-bf-cache-key", All(&[To(CACHE_NAMESPACE), IfUnset(None, CACHE, "exact")])),

@@ -92,6 +92,16 @@ fn the_key_is_where_the_clients_put_it() {
     assert_eq!(head("portkey", &portkey).removed, ["x-portkey-api-key"]);
     let portkey = [("authorization", "Bearer OPENAI_API_KEY")];
     assert_eq!(head("portkey", &portkey).removed, ["authorization"]);
+    // Clients of Helicone's gateway have no other header for it; clients of its proxy send the provider's key there.
+    let bearer = ("authorization", "Bearer sk-5");
+    assert_eq!(key("helicone", &[bearer]), Some("sk-5".to_owned()));
+    assert_eq!(head("helicone", &[bearer]).removed, ["authorization"]);
+    for other in [("helicone-auth", "Bearer sk-3"), ("x-gateway-key", "sk-6")] {
+        for given in [[bearer, other], [other, bearer]] {
+            assert!(!head("helicone", &given).removed.contains(&"authorization".to_owned()));
+        }
+    }
+    assert_eq!(key("portkey", &[bearer]), None);
 }
 
 #[test]
@@ -139,8 +149,12 @@ fn headers_become_directives() {
         &[("helicone-target-url", "https://api.openai.com/v1"), ("cache-control", "private, max-age=60")],
     );
     assert_eq!(set(&target.unwrap()), [("x-gateway-provider", "openai"), ("x-gateway-cache-ttl", "60")]);
-    let unknown = changed("helicone", &[("helicone-target-url", "https://evil.example")]);
-    assert!(matches!(unknown, Err(Refused::Meaning { .. } | Refused::Invalid { .. })));
+    for header in ["helicone-target-url", "helicone-openai-api-base"] {
+        let base = changed("helicone", &[(header, "https://api.openai.com/v1")]).unwrap();
+        assert_eq!(set(&base), [("x-gateway-provider", "openai")]);
+        let unknown = changed("helicone", &[(header, "https://evil.example")]);
+        assert!(matches!(unknown, Err(Refused::Meaning { .. } | Refused::Invalid { .. })));
+    }
     let (mocked, _) = edited("litellm", json!({"model": "m", "mock_response": "hello"})).unwrap();
     assert_eq!(set(&mocked), [("x-gateway-provider", "sandbox"), ("x-sandbox-reply", "hello")]);
 }
@@ -152,6 +166,10 @@ fn what_changes_the_meaning_is_refused() {
     assert!(matches!(host, Refused::Invalid { .. }), "{host}");
     assert!(meaning(edited("litellm", json!({"guardrails": ["pii"]})).unwrap_err()));
     assert!(meaning(edited("openrouter", json!({"plugins": [{"id": "web"}]})).unwrap_err()));
+    assert!(meaning(edited("helicone", json!({"model": "gpt-4o", "prompt_id": "welcome"})).unwrap_err()));
+    for spelled in ["helicone-rate-limit-policy", "helicone-ratelimit-policy"] {
+        assert!(meaning(changed("helicone", &[(spelled, "10;w=60")]).unwrap_err()), "{spelled}");
+    }
     let other = changed("litellm", &[("x-portkey-provider", "openai")]).unwrap_err();
     assert_eq!(
         other,

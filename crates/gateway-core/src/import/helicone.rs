@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::assemble::{empty, push, strategy, whole_weights};
+use super::limits::{Amounts, Limits, Owner, Wanted};
 use super::litellm::is_address;
 use super::portkey::kind_of;
 use super::report::Fate::{Approximate, Exact, Inner, Manual};
 use super::report::{Fate, Known, Report, item, join, whole};
 use super::{Import, ImportError, Plan, PlannedModel, PlannedProvider, Status, parse};
+use crate::limits::Window;
 use crate::models::{CacheDefault, CacheDefaultMode, Mode, Target};
 
 const LIMIT: Fate = Manual("create a limit: POST /orgs/:orgId/limits");
@@ -34,13 +36,13 @@ const ROOT: &Known = &[
 ];
 const GLOBAL: &Known = &[
     ("cache", CACHE_FATE),
-    ("rate-limit", LIMIT),
+    ("rate-limit", Inner),
     ("retries", Approximate("max-retries becomes retries of the models; they wait as docs/routing.md says")),
 ];
 const ROUTER: &Known = &[
     ("load-balance", Inner),
     ("cache", CACHE_FATE),
-    ("rate-limit", LIMIT),
+    ("rate-limit", Inner),
     ("retries", Approximate("max-retries becomes retries; they wait as docs/routing.md says")),
     ("model-mappings", Manual("create a named model for each name")),
     ("providers", Manual("the providers of the targets are used")),
@@ -62,6 +64,12 @@ const WEIGHTED: &Known = &[
     ("provider", Exact("becomes a target")),
     ("weight", Exact("becomes the weight of the target")),
 ];
+const RATE_LIMIT: &Known =
+    &[("per-api-key", Inner), ("per-user", LIMIT), ("per-end-user", LIMIT), ("store", OPERATOR)];
+const PER_KEY: &Known = &[
+    ("capacity", Exact("becomes the requests of a limit that each key has")),
+    ("refill-frequency", Exact("becomes the window of the limit")),
+];
 const MAX_CACHE_TTL_S: u64 = 2_592_000;
 
 pub fn plan(text: &str) -> Result<Import, ImportError> {
@@ -71,13 +79,59 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
     let none = Map::new();
     let global = root.get("global").and_then(|global| report.object("global", global)).unwrap_or(&none);
     report.fields("global", global, GLOBAL);
-    let mut models = Vec::new();
+    let (mut models, mut limits) = (Vec::new(), Limits::default());
+    if let Some(given) = global.get("rate-limit") {
+        rate_limit(&mut report, ("global.rate-limit", given), ("each key", Owner::EachKey(None)), &mut limits);
+    }
     let routers = root.get("routers").and_then(|routers| report.object("routers", routers));
     for (name, router) in routers.into_iter().flatten() {
+        let before = models.len();
         read_router(&mut report, (name.as_str(), router), global, &mut models);
+        let path = join(&join("routers", name), "rate-limit");
+        let Some(given) = router.get("rate-limit").filter(|given| !given.is_null()) else { continue };
+        match models.get(before).map(|model: &PlannedModel| model.name.clone()) {
+            Some(model) if !model.ends_with('*') => {
+                let title = format!("model {model}");
+                let owner = (title.as_str(), Owner::EachKey(Some(model)));
+                rate_limit(&mut report, (&path, given), owner, &mut limits);
+            }
+            _ => report.set(&path, Status::Manual, "create a limit with `models`: POST /orgs/:orgId/limits"),
+        }
     }
     let providers = providers(&mut report, root.get("providers"));
-    Ok(Import { plan: Plan { providers, models, ..Plan::default() }, findings: report.into_findings() })
+    let limits = limits.into_planned();
+    Ok(Import { plan: Plan { providers, models, limits, ..Plan::default() }, findings: report.into_findings() })
+}
+
+/// `{per-api-key: {capacity: 1000, refill-frequency: 1m}}`: a bucket for each key that refills in this time.
+fn rate_limit(
+    report: &mut Report,
+    (path, given): (&str, &Value),
+    (title, owner): (&str, Owner),
+    limits: &mut Limits,
+) {
+    let Some(given) = report.object(path, given) else { return };
+    report.fields(path, given, RATE_LIMIT);
+    let at = join(path, "per-api-key");
+    let Some(given) = given.get("per-api-key").and_then(|given| report.object(&at, given)) else { return };
+    report.fields(&at, given, PER_KEY);
+    let requests = report.number(&at, given, "capacity").filter(|count| *count >= 0.0).map(whole);
+    let window = match report.text(&at, given, "refill-frequency") {
+        Some("1m" | "60s" | "1min") => Some(Window::Minute),
+        Some("1h" | "60m" | "3600s") => Some(Window::Hour),
+        Some("1d" | "24h" | "86400s") => Some(Window::Day),
+        _ => None,
+    };
+    match (requests, window) {
+        (Some(requests), Some(window)) => {
+            let amounts = Amounts { requests: Some(requests), ..Amounts::default() };
+            limits.add(report, &at, Wanted { title, owner, models: None, amounts, window });
+        }
+        _ => {
+            let message = "is not a number of requests per minute, hour or day; create a limit by hand";
+            report.set(&at, Status::Manual, message);
+        }
+    }
 }
 
 fn read_router(

@@ -35,6 +35,8 @@ pub enum Owner {
     Model(String),
     /// The places of keys in the plan, which share the limit.
     Keys(Vec<usize>),
+    /// Each key on its own: its calls of the model with this name, or all of them.
+    EachKey(Option<String>),
     Org,
 }
 
@@ -71,17 +73,18 @@ impl Limits {
             return;
         }
         let Wanted { title, owner, models, amounts, window } = wanted;
+        let per = if matches!(owner, Owner::EachKey(_)) { Per::Key } else { Per::None };
         let (scope, scope_id, keys) = match owner {
-            Owner::Model(name) => (Scope::Model, Some(name), Vec::new()),
+            Owner::Model(name) | Owner::EachKey(Some(name)) => (Scope::Model, Some(name), Vec::new()),
             Owner::Keys(keys) => (Scope::Key, None, keys),
-            Owner::Org => (Scope::Org, None, Vec::new()),
+            Owner::Org | Owner::EachKey(None) => (Scope::Org, None, Vec::new()),
         };
         let definition = Definition {
             name: self.free_name(title),
             scope,
             scope_id,
             models,
-            per: Per::None,
+            per,
             requests: amounts.requests,
             tokens: amounts.tokens,
             input_tokens: None,

@@ -1,5 +1,6 @@
 //! Plans of imports: every field of a source is mapped or named in a finding, and no input makes a reader panic.
 
+mod golden;
 mod keys;
 mod litellm;
 
@@ -8,7 +9,7 @@ use proptest::strategy::{BoxedStrategy, Just, Strategy as Generator};
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::limits::Scope;
+use crate::limits::{Per, Scope, Window};
 use crate::llm::failure::Refusal;
 use crate::models::{Mode, Target};
 
@@ -184,6 +185,16 @@ fn routers_of_helicone_become_models() {
     let weighted = model(&import, "by-provider/*");
     assert_eq!(shape(&weighted.targets), "openai:* gemini:*");
     assert_eq!(weighted.targets[0].weight, Some(1_000));
+    let limit = &import.plan.limits[0].definition;
+    assert_eq!((limit.name.as_str(), limit.scope, limit.per.clone()), ("model-production", Scope::Model, Per::Key));
+    assert_eq!((limit.scope_id.as_deref(), limit.requests), (Some("production"), Some(1_000)));
+    let other = "{global: {rate-limit: {per-api-key: {capacity: 5, refill-frequency: 1h}}}, routers: {r: {load-balance: \
+                 {chat: {strategy: provider-latency, providers: [openai]}}, rate-limit: {per-api-key: {capacity: 5}}}}}";
+    let import = imported(Source::Helicone, other);
+    let limit = &import.plan.limits[0].definition;
+    assert_eq!((limit.scope, limit.window, limit.requests), (Scope::Org, Window::Hour, Some(5)));
+    assert_eq!(import.plan.limits.len(), 1, "callers choose the model of the router");
+    assert_eq!(finding(&import, "routers.r.rate-limit").status, Status::Manual);
 }
 
 fn sources() -> [(Source, Value); 5] {

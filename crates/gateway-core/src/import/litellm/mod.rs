@@ -59,7 +59,7 @@ pub fn plan(text: &str, env: Environment<'_>) -> Result<Import, ImportError> {
     }
     let env =
         |name: &str| variables.1.get(name).and_then(Value::as_str).map(str::to_owned).or_else(|| env(name));
-    let credentials = credentials(&mut report, root.get("credential_list"));
+    let credentials = credentials(&mut report, root.get("credential_list"), root.get("model_list"));
     let mut endpoints = Endpoints::default();
     let mut shared = Shared { env: &env, credentials: &credentials, endpoints: &mut endpoints };
     let entries = report.list("model_list", root.get("model_list"));
@@ -115,8 +115,13 @@ fn user_budget(report: &mut Report, (at, settings): Section<'_>) -> Option<Plann
     Some(PlannedUserBudget { user, period, soft_limit_usd: None, hard_limit_usd: Some(usd) })
 }
 
-/// `credential_list` by name.
-fn credentials(report: &mut Report, list: Option<&Value>) -> Map<String, Value> {
+/// `credential_list` by name. One that no deployment refers to is named.
+fn credentials(report: &mut Report, list: Option<&Value>, models: Option<&Value>) -> Map<String, Value> {
+    let referred = |entry: &Value| -> Option<String> {
+        Some(entry.get("litellm_params")?.get("litellm_credential_name")?.as_str()?.to_owned())
+    };
+    let entries = models.and_then(Value::as_array).into_iter().flatten();
+    let used: HashSet<String> = entries.filter_map(referred).collect();
     let mut by_name = Map::new();
     for (index, entry) in report.list("credential_list", list).iter().enumerate() {
         let at = item("credential_list", index);
@@ -125,6 +130,10 @@ fn credentials(report: &mut Report, list: Option<&Value>) -> Map<String, Value> 
         let (name, values) = (report.text(&at, entry, "credential_name"), entry.get("credential_values"));
         if let (Some(name), Some(values @ Value::Object(_))) = (name, values) {
             by_name.insert(name.to_owned(), values.clone());
+            if !used.contains(name) {
+                let message = "no deployment refers to it; store it with POST /orgs/:orgId/providers";
+                report.set(&join(&at, "credential_values"), Status::Manual, message);
+            }
         } else {
             report.set(&at, Status::Unsupported, "a credential without a name and values is ignored");
         }

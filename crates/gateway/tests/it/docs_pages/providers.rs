@@ -46,7 +46,7 @@ const NOTES: [(&str, &str, &str); 22] = [
     (
         "openrouter",
         "OpenRouter",
-        "To use the gateway with clients made for OpenRouter, see [Switching](../switching.md#clients-of-openrouter).",
+        "To use the gateway with clients made for OpenRouter, see [Switching](../switching/openrouter.md#clients).",
     ),
     ("cerebras", "Cerebras", ""),
     ("nvidia", "NVIDIA NIM", ""),
