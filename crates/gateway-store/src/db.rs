@@ -20,7 +20,7 @@ use sqlx::{Connection as _, Executor as _, SqlSafeStr};
 use crate::StoreError;
 use crate::connection_shares::ConnectionShares;
 use crate::faults::{DbCall, Faults};
-use crate::readers::SqliteReaders;
+use crate::readers::{PostgresReader, SqliteReaders};
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
 use crate::wal_checkpoints;
@@ -31,6 +31,8 @@ const SQLITE_READERS: u32 = 6;
 const RESERVED_READERS: u32 = 2;
 /// Batches of log rows change the same pages again and again: a cache of 8 MiB keeps them in memory.
 const WRITER_CACHE: &str = "-8192";
+/// Prepared statements of SQLite's writer: those of a batch for each number of rows (`logs::bulk`), and the others.
+const WRITER_STATEMENTS: usize = 256;
 /// How long a caller waits for a connection, or for the write lock of SQLite.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement may take. Without it, a statement on a dead connection would wait until the kernel closes the
@@ -41,6 +43,8 @@ pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '20s'; \
                                 SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; \
                                 SET tcp_keepalives_count = 3";
+/// How long a connection of PostgreSQL is used again without a ping. A ping costs as much as a short query.
+const TRUSTED_FOR: Duration = Duration::from_secs(1);
 /// A connection that does not respond to a ping in this time is dropped.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -233,9 +237,11 @@ impl Db {
                 let _share = self.shares.read().await?;
                 // Boxed, because the future of a connection is large.
                 let rows = with_timeout(Box::pin(async move {
-                    let mut connection = pool.acquire().await?;
+                    let mut reader = PostgresReader::acquire(pool).await?;
                     drop(waiting);
-                    query.fetch_all(&mut *connection).await
+                    let found = query.fetch_all(reader.connection()?).await;
+                    reader.is_done = found.is_ok();
+                    found
                 }));
                 let rows = rows.await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
@@ -261,9 +267,11 @@ impl Db {
                 let waiting = self.waiting();
                 let _share = self.shares.read().await?;
                 let row = with_timeout(Box::pin(async move {
-                    let mut connection = pool.acquire().await?;
+                    let mut reader = PostgresReader::acquire(pool).await?;
                     drop(waiting);
-                    query.fetch_optional(&mut *connection).await
+                    let found = query.fetch_optional(reader.connection()?).await;
+                    reader.is_done = found.is_ok();
+                    found
                 }));
                 let row = row.await?;
                 Ok(row.map(Row::Postgres))
@@ -387,7 +395,8 @@ pub(crate) async fn open_sqlite(
             options
                 .clone()
                 .pragma("wal_autocheckpoint", wal_checkpoints::MAX_PAGES)
-                .pragma("cache_size", WRITER_CACHE),
+                .pragma("cache_size", WRITER_CACHE)
+                .statement_cache_capacity(WRITER_STATEMENTS),
         )
         .await
         .map_err(|error| StoreError::Open(format!("cannot open the database file {shown}: {error}")))?;
@@ -397,7 +406,7 @@ pub(crate) async fn open_sqlite(
 
 pub(crate) fn sqlite_writer() -> SqlitePoolOptions {
     let options = SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
-    options.idle_timeout(None).max_lifetime(None)
+    options.test_before_acquire(false).idle_timeout(None).max_lifetime(None)
 }
 
 async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> {
@@ -431,8 +440,12 @@ fn postgres_pool(connections: u32) -> PgPoolOptions {
             Box::pin(async move { connection.execute(SESSION_SETTINGS).await.map(|_| ()) })
         })
         // Instead of sqlx's own ping, which has no limit: after an outage each dead connection would use up the whole
-        // time that a caller waits. With a limit, the caller gets a new connection.
+        // time that a caller waits. With a limit, the caller gets a new connection. sqlx pings a connection when it is
+        // returned, so one that was just used is known to be alive.
         .test_before_acquire(false)
-        .before_acquire(|connection, _| Box::pin(is_alive(connection)))
-        .after_release(|connection, _| Box::pin(is_alive(connection)))
+        .before_acquire(|connection, known| {
+            Box::pin(async move {
+                if known.idle_for < TRUSTED_FOR { Ok(true) } else { is_alive(connection).await }
+            })
+        })
 }

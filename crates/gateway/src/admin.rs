@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::metrics::exposition::Format;
@@ -27,8 +28,11 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A database that does not answer within this time must not delay a scrape any longer.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Scrapers and probes need a few. Beyond that, what hangs on this listener would take the descriptors of callers.
+const MAX_CONNECTIONS: usize = 64;
 
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -38,6 +42,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
             tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
+        // Closed at once. An idle connection is closed after the header timeout, so there is room again soon.
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let service_app = Arc::clone(&app);
         let service = service_fn(move |request: Request<Incoming>| {
             let app = Arc::clone(&service_app);
@@ -48,6 +54,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener) {
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let stopping = Arc::clone(&app);
         app.services.tasks.spawn(async move {
+            let _place = place;
             tokio::select! {
                 _ = connection => {}
                 () = stopping.services.tasks.stopping() => {}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use gateway_core::ids::OrgId;
 use gateway_store::Db;
 use gateway_store::db::Dialect;
-use gateway_store::fair_slots::{Overloaded, Slot};
+use gateway_store::fair_slots::Overloaded;
 
 use crate::attempts::AttemptLimits;
 use crate::audit::AuditQueue;
@@ -29,7 +29,7 @@ use crate::mcp::Mcp;
 use crate::proxy::state::ProxyState;
 use crate::quotas::QuotaUsage;
 use crate::services::Services;
-use crate::shares::{QUERY_MAX_WAIT, Shares};
+use crate::shares::{QuerySlot, Shares};
 
 pub use start::open_vault;
 
@@ -58,7 +58,7 @@ pub struct App {
 /// The log database, for the queries of one request.
 pub struct LogQueries<'a> {
     db: &'a Db,
-    _slot: Slot,
+    _slot: QuerySlot,
 }
 
 impl Deref for LogQueries<'_> {
@@ -79,7 +79,7 @@ impl App {
     /// Like `current_logs`, for queries that may take long: within the organization's share of concurrent ones.
     pub async fn query_logs(&self, org: OrgId) -> Result<LogQueries<'_>, Overloaded> {
         let db = self.current_logs(org).await;
-        let slot = self.shares.queries.acquire(org, Some(QUERY_MAX_WAIT)).await?;
+        let slot = self.shares.query_slot(org).await?;
         Ok(LogQueries { db, _slot: slot })
     }
 

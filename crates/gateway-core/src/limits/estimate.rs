@@ -99,6 +99,15 @@ impl TokensUsed {
             output_tokens: self.output,
         }
     }
+
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cached: self.cached.saturating_add(other.cached),
+            output: self.output.saturating_add(other.output),
+        }
+    }
 }
 
 /// The average output by key and model.

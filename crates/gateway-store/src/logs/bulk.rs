@@ -9,8 +9,9 @@ use crate::db::Dialect;
 use crate::row::{Arg, List};
 use crate::{StoreError, Tx};
 
-/// Rows per statement on SQLite, largest first. The last must be 1.
-const SIZES: [usize; 4] = [200, 25, 5, 1];
+/// Rows per statement on SQLite, largest first. The last must be 1. Each is about twice the next, so that few statements
+/// serve any number of rows: readers wait for them.
+const SIZES: [usize; 8] = [200, 64, 32, 16, 8, 4, 2, 1];
 
 /// Rows per statement on PostgreSQL, so that a batch is never in memory twice.
 const MAX_POSTGRES_ROWS: usize = 1_000;

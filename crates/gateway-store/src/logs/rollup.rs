@@ -192,22 +192,21 @@ pub(super) async fn add(
     let by_model: Vec<(i64, i64, Totals)> =
         by_model.map(|((day, id), totals)| (*id, *day, totals.clone())).collect();
     closed_days::add_late(tx, &by_model).await?;
-    let mut known: BTreeSet<i64> = BTreeSet::new();
-    for (grain, sums) in &mut grains {
-        let found = merge(tx, *grain, sums).await?;
-        if *grain == Grain::Days {
-            let owners: HashMap<i64, &Dims, FxBuildHasher> =
-                dims.iter().map(|(dims, id)| (*id, dims)).collect();
-            for (day, id) in sums.keys().filter(|line| !found.contains(line)) {
-                if let Some(dims) = owners.get(id) {
-                    let counts = days.counts(dims.org, *day);
-                    *(if dims.cube.has_user() { &mut counts.user_lines } else { &mut counts.model_lines }) +=
-                        1;
-                }
-            }
-            known = found.into_iter().map(|(_, id)| id).collect();
+    let found = add_stored(tx, &mut grains).await?;
+    let owners: HashMap<i64, &Dims, FxBuildHasher> = dims.iter().map(|(dims, id)| (*id, dims)).collect();
+    for (day, id) in grains.get(&Grain::Days).into_iter().flat_map(Sums::keys) {
+        if !found.contains(&(*day, *id))
+            && let Some(dims) = owners.get(id)
+        {
+            let counts = days.counts(dims.org, *day);
+            *(if dims.cube.has_user() { &mut counts.user_lines } else { &mut counts.model_lines }) += 1;
         }
     }
+    for (grain, sums) in &grains {
+        let lines = sums.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)]);
+        grain.upsert().run(tx, lines).await?;
+    }
+    let known: BTreeSet<i64> = found.into_iter().map(|(_, id)| id).collect();
     let mut unknown: Vec<(Dims, i64)> = dims.into_iter().filter(|(_, id)| !known.contains(id)).collect();
     unknown.sort_unstable_by_key(|(_, id)| *id);
     DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id))).await
@@ -224,6 +223,20 @@ pub(super) enum Grain {
 }
 
 impl Grain {
+    const EACH: [Self; 3] = [Self::Hours, Self::UserHours, Self::Days];
+
+    fn number(self) -> i64 {
+        self as i64
+    }
+
+    fn upsert(self) -> &'static Bulk {
+        match self {
+            Self::Hours => &HOURS,
+            Self::UserHours => &USER_HOURS,
+            Self::Days => &DAYS,
+        }
+    }
+
     pub(super) fn table(self) -> &'static str {
         match self {
             Self::Hours => "usage_hours",
@@ -233,33 +246,51 @@ impl Grain {
     }
 }
 
-/// Adds the stored totals to the new ones and writes the sums. Returns the times and dimension ids that had totals.
-async fn merge(tx: &mut Tx, grain: Grain, new: &mut Sums) -> Result<BTreeSet<(i64, i64)>, StoreError> {
-    let sql = format!(
-        "SELECT dim_id, totals FROM {} WHERE at = $1 AND {}",
-        grain.table(),
-        in_ids(tx.dialect(), "dim_id", 2)
-    );
+/// Adds the stored totals to the new ones. Returns the days and dimension ids that had totals. One statement reads all
+/// grains, because readers wait for the batch and each statement waits for a core on a busy machine.
+async fn add_stored(
+    tx: &mut Tx,
+    new: &mut BTreeMap<Grain, Sums>,
+) -> Result<BTreeSet<(i64, i64)>, StoreError> {
+    let read = |(number, grain): (usize, Grain)| {
+        let (at, ids) = (2 * number + 1, in_ids(tx.dialect(), "dim_id", 2 * number + 2));
+        let (grain, table) = (grain.number(), grain.table());
+        format!(
+            "SELECT CAST({grain} AS BIGINT) AS grain, at, dim_id, totals FROM {table} WHERE at = ${at} AND {ids}"
+        )
+    };
+    let sql = Grain::EACH.into_iter().enumerate().map(read).collect::<Vec<_>>().join(" UNION ALL ");
+    let times: Vec<Vec<i64>> =
+        Grain::EACH.iter().map(|grain| new.get(grain).map_or(vec![], times_of)).collect();
     let mut known = BTreeSet::new();
-    let times: BTreeSet<i64> = new.keys().map(|(at, _)| *at).collect();
-    for at in times {
-        let ids = new.range((at, i64::MIN)..=(at, i64::MAX)).map(|((_, id), _)| *id);
-        let list = id_list(ids);
-        for row in tx.all(AssertSqlSafe(sql.clone()), args![at, list]).await? {
-            let id = row.get("dim_id")?;
-            known.insert((at, id));
-            if let Some(totals) = new.get_mut(&(at, id)) {
+    // Almost always one hour and its day.
+    for round in 0..times.iter().map(Vec::len).max().unwrap_or(0) {
+        let mut args = Vec::with_capacity(2 * times.len());
+        for (grain, times) in Grain::EACH.iter().zip(&times) {
+            let at = times.get(round).copied();
+            let lines = at.and_then(|at| Some(new.get(grain)?.range((at, i64::MIN)..=(at, i64::MAX))));
+            let list = id_list(lines.into_iter().flatten().map(|((_, id), _)| *id));
+            args.extend(args![at.unwrap_or_default(), list]);
+        }
+        for row in tx.all(AssertSqlSafe(sql.clone()), args).await? {
+            let (grain, line): (i64, _) = (row.get("grain")?, (row.get("at")?, row.get("dim_id")?));
+            let Some(grain) = Grain::EACH.into_iter().find(|one| one.number() == grain) else { continue };
+            if grain == Grain::Days {
+                known.insert(line);
+            }
+            if let Some(totals) = new.get_mut(&grain).and_then(|sums| sums.get_mut(&line)) {
                 totals.add_packed(&row.get::<String>("totals")?);
             }
         }
     }
-    let bulk = match grain {
-        Grain::Hours => &*HOURS,
-        Grain::UserHours => &*USER_HOURS,
-        Grain::Days => &*DAYS,
-    };
-    bulk.run(tx, new.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)])).await?;
     Ok(known)
+}
+
+/// The hours or days of these totals.
+fn times_of(sums: &Sums) -> Vec<i64> {
+    let mut times: Vec<i64> = sums.keys().map(|(at, _)| *at).collect();
+    times.dedup();
+    times
 }
 
 static DIMS: LazyLock<Bulk> = LazyLock::new(|| {

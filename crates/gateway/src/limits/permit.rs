@@ -35,6 +35,8 @@ pub struct Permit {
     /// As it was after the call's own reservation.
     policies: Vec<Policy>,
     waited: Duration,
+    /// What failed attempts used, by the limit and the bucket that they counted in.
+    spent: Vec<(usize, Arc<str>, TokensUsed)>,
     /// For the average output of calls.
     key: Option<KeyId>,
     model: Option<String>,
@@ -43,7 +45,16 @@ pub struct Permit {
 impl Permit {
     pub(super) fn new(limits: &Limits, org: &Arc<OrgLimits>, held: Vec<Held>, policies: Vec<Policy>) -> Self {
         let (limits, org) = (limits.clone(), Arc::clone(org));
-        Self { limits, org, held, policies, waited: Duration::ZERO, key: None, model: None }
+        Self {
+            limits,
+            org,
+            held,
+            policies,
+            waited: Duration::ZERO,
+            spent: Vec::new(),
+            key: None,
+            model: None,
+        }
     }
 
     pub(super) fn describe(&mut self, waited: Duration, key: Option<KeyId>, model: Option<&str>) {
@@ -62,6 +73,18 @@ impl Permit {
         self.held.iter().map(|held| &held.wanted)
     }
 
+    /// A failed attempt used tokens. They count in the limits of its target.
+    pub fn spend(&mut self, used: TokensUsed) {
+        let of = |held: &Held| (held.wanted.limit, Arc::clone(&held.wanted.bucket), used);
+        self.spent.extend(self.held.iter().map(of));
+    }
+
+    fn spent(&self, wanted: &Wanted) -> TokensUsed {
+        let of_limit =
+            self.spent.iter().filter(|(limit, bucket, _)| *limit == wanted.limit && *bucket == wanted.bucket);
+        of_limit.fold(TokensUsed::default(), |sum, (.., used)| sum.plus(used))
+    }
+
     /// Adds what another target needs, and gives back what it does not.
     pub(super) fn move_to(&mut self, added: Option<Self>, kept: &[(usize, Arc<str>)], model: Option<&str>) {
         let is_kept = |held: &Held| {
@@ -69,7 +92,7 @@ impl Permit {
         };
         let (stays, leaves) = std::mem::take(&mut self.held).into_iter().partition(is_kept);
         self.held = stays;
-        self.release(leaves, |_| Demand::default());
+        self.release(leaves, |limit, wanted| Demand { requests: 0, ..self.spent(wanted).demand(limit) });
         if let Some(mut added) = added {
             self.held.append(&mut added.held);
         }
@@ -85,7 +108,7 @@ impl Permit {
         let mut uses = Vec::with_capacity(self.held.len());
         for held in &self.held {
             let limit = self.org.limit(held.wanted.limit);
-            let used = used.demand(limit);
+            let used = used.plus(&self.spent(&held.wanted)).demand(limit);
             uses.push(LimitUse {
                 name: limit.name().to_owned(),
                 reserved: shown(limit, &held.wanted.demand),
@@ -98,12 +121,12 @@ impl Permit {
             self.org.state().lock().averages.add(self.key, &model, used.output);
         }
         let held = std::mem::take(&mut self.held);
-        self.release(held, |limit| used.demand(limit));
+        self.release(held, |limit, wanted| used.plus(&self.spent(wanted)).demand(limit));
         uses
     }
 
     /// Replaces what was reserved by what was used, and ends the call in every limit.
-    fn release(&self, held: Vec<Held>, used: impl Fn(&Limit) -> Demand) {
+    fn release(&self, held: Vec<Held>, used: impl Fn(&Limit, &Wanted) -> Demand) {
         if held.is_empty() {
             return;
         }
@@ -116,7 +139,7 @@ impl Permit {
                 continue;
             }
             let limit = self.org.limit(wanted.limit);
-            let used = used(limit);
+            let used = used(limit, &wanted);
             match source {
                 Source::Memory(nodes) => {
                     if let Some(entry) = state.find(limit.id, limit.index, &wanted.bucket) {
@@ -158,6 +181,6 @@ fn shown(limit: &Limit, demand: &Demand) -> u64 {
 impl Drop for Permit {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held);
-        self.release(held, |_| Demand { requests: 1, ..Demand::default() });
+        self.release(held, |limit, wanted| self.spent(wanted).demand(limit));
     }
 }

@@ -5,7 +5,7 @@
 //! with the number of passes begun so far, `n`, so pass `n + 1` stores it at the latest. Rows are recorded after they
 //! are in the spool: a row that a pass missed has at least the number of that pass.
 //!
-//! A pass may take long when other organizations have a large backlog. Then the writer stores the rows of waiting
+//! A pass may take long because of the rows of other organizations. Then the writer stores the rows of waiting
 //! organizations first, if all of them are in memory.
 
 use std::collections::HashMap;
@@ -131,11 +131,14 @@ impl ReadBarrier {
         let _ = tokio::time::timeout(MAX_WAIT, stored).await;
     }
 
-    /// Takes a waiting organization all of whose rows in the spool are in memory, with its readers.
-    pub fn take_waiting(&self) -> Option<(OrgId, Vec<oneshot::Sender<()>>)> {
-        let mut waiting = self.waiting();
-        let org = *waiting.keys().find(|org| self.is_in_memory(**org))?;
-        waiting.remove(&org).map(|readers| (org, readers))
+    /// The waiting organizations all of whose rows in the spool are in memory.
+    pub fn waiting_in_memory(&self) -> Vec<OrgId> {
+        self.waiting().keys().copied().filter(|org| self.is_in_memory(*org)).collect()
+    }
+
+    /// Takes the readers of an organization, who are to be told that its rows are stored.
+    pub fn take_readers(&self, org: OrgId) -> Vec<oneshot::Sender<()>> {
+        self.waiting().remove(&org).unwrap_or_default()
     }
 
     fn is_in_memory(&self, org: OrgId) -> bool {
@@ -252,14 +255,15 @@ mod tests {
         barrier.appended(0, org(1), true);
         barrier.appended(0, org(2), true);
         barrier.appended(1, org(2), false);
-        assert!(barrier.take_waiting().is_none(), "nobody waits");
+        assert!(barrier.waiting_in_memory().is_empty(), "nobody waits");
         let writer = async {
             while barrier.waiting().len() < 2 {
                 tokio::task::yield_now().await;
             }
-            let (found, readers) = barrier.take_waiting().unwrap();
-            assert_eq!((found, readers.len()), (org(1), 1));
-            assert!(barrier.take_waiting().is_none(), "a row of the other one is on disk only");
+            assert_eq!(barrier.waiting_in_memory(), [org(1)], "a row of the other one is on disk only");
+            let readers = barrier.take_readers(org(1));
+            assert_eq!(readers.len(), 1);
+            assert!(barrier.waiting_in_memory().is_empty());
             for reader in readers {
                 reader.send(()).unwrap();
             }

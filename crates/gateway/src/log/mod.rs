@@ -17,7 +17,7 @@
 //!
 //! - **Spooled**: the record is in the page cache, so it survives a crash of the process. Each worker thread appends to
 //!   a segment of its own. A segment is closed when it is full or after a failed write.
-//! - **Writing**: the writer stores a batch in one transaction. The store skips rows that it has, so a batch that is
+//! - **Writing**: the writer stores a batch, with rows of several segments (`gather`), in one transaction. The store skips rows that it has, so a batch that is
 //!   written twice counts once.
 //! - **Stored**: the observer has been notified (`BatchObserver`), and the writer's offset in the segment advances.
 //!   After a crash the offset starts at 0 again and the rows are written a second time.
@@ -36,11 +36,12 @@
 //! would let the disk fill up.
 //!
 //! A row can be read from the moment its response has ended. Reads of an organization that has rows in the spool wait
-//! for them (`barrier`). The writer then stores everything at once and at normal priority, one time for all readers. While
-//! others have a large backlog, it stores the rows of waiting organizations first (`waiting`).
+//! for them (`barrier`). The writer then stores everything at once and at normal priority, one time for all readers. If most
+//! of it belongs to others, it stores the rows of waiting organizations first (`waiting`).
 
 pub mod barrier;
 mod follow_up;
+mod gather;
 pub mod maintenance;
 pub mod pacing;
 mod poison;

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::spool::Spool;
 
-/// This many new rows per second count as load.
-const BUSY_ROWS_PER_SECOND: f64 = 200.0;
+/// This many new rows per second count as load. Fewer cost a few hundredths of a core, and a transaction on a low-priority
+/// thread may keep readers waiting.
+const BUSY_ROWS_PER_SECOND: f64 = 500.0;
 /// Rates are measured over at least this long.
 const RATE_WINDOW: Duration = Duration::from_millis(100);
 /// The backlog is urgent when it fills one part in this many of the spool.

@@ -240,6 +240,11 @@ impl Spool {
         (0..self.recent.len()).flat_map(|lane| self.recent(lane).rows_of(org)).collect()
     }
 
+    /// The size of these rows.
+    pub fn recent_bytes_of(&self, org: OrgId) -> usize {
+        (0..self.recent.len()).map(|lane| self.recent(lane).bytes_of(org)).sum()
+    }
+
     /// Drops the copies in memory of a segment that was deleted.
     pub fn remove_recent(&self, segment: &Path) {
         if let Some(segment) = segment_number(segment) {

@@ -16,9 +16,10 @@ use gateway_store::{Db, StoreError, logs};
 use super::BatchObserver;
 use super::barrier::{Pass, PassEnd};
 use super::follow_up::FollowUp;
+use super::gather::{Gathered, Next};
 use super::pacing::{AdaptiveBatch, LoadMonitor, Pace};
 use super::quotas::LogQuotas;
-use super::spool::{RecentRows, Records, SegmentFile, Spool, read_records};
+use super::spool::{Records, SegmentFile, Spool, read_records};
 use crate::services::Services;
 
 /// How often the spool is polled. Less often under load, because large batches cost less per row.
@@ -27,13 +28,8 @@ const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The delay after a failure. It doubles up to the maximum.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Rows in one transaction, except at the yielding pace.
-const BATCH_ROWS: usize = 1_000;
 /// The longest record fits into this.
 const READ_BYTES: u64 = 4 << 20;
-/// What is stored in one transaction, except at the yielding pace. A reader that comes meanwhile waits for it.
-const BATCH_BYTES: u64 = 1 << 20;
-const YIELDING_READ_BYTES: u64 = 512 << 10;
 
 #[derive(Clone)]
 pub struct LogWriter {
@@ -43,17 +39,19 @@ pub struct LogWriter {
     pub quotas: Arc<LogQuotas>,
 }
 
-/// The least time between two passes that readers wait for, so that each stores the rows of several requests.
-const MIN_READER_INTERVAL: Duration = Duration::from_millis(20);
+/// The pause after a pass that readers waited for, so that each stores the rows of several requests. It does not grow with
+/// the time of the pass: on a busy machine that is mostly the time until a thread runs, and readers would wait for it
+/// three times.
+const READER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Bodies of this size are read on the threads for blocking work, because reading them takes milliseconds.
 const LARGE_BODIES: usize = 64 << 10;
 
 pub(super) struct Progress {
     /// How many bytes of each segment are stored.
-    offsets: HashMap<PathBuf, u64>,
+    pub(super) offsets: HashMap<PathBuf, u64>,
     load: LoadMonitor,
-    batch: AdaptiveBatch,
+    pub(super) batch: AdaptiveBatch,
     /// When the last complete pass began. All rows that are not stored are younger.
     caught_up_at: Instant,
     /// The current pass runs on a low-priority thread.
@@ -83,8 +81,8 @@ impl Progress {
         self.load.pace(spool, self.caught_up_at.elapsed())
     }
 
-    fn offset(&self, segment: &SegmentFile) -> u64 {
-        self.offsets.get(&segment.path).copied().unwrap_or(0)
+    pub(super) fn offset(&self, segment: &Path) -> u64 {
+        self.offsets.get(segment).copied().unwrap_or(0)
     }
 }
 
@@ -123,12 +121,7 @@ impl LogWriter {
                     self.spool.set_caught_up(started);
                     let is_busy = progress.pace(&self.spool) == Pace::Yielding;
                     let interval = if is_busy { BUSY_POLL_INTERVAL } else { POLL_INTERVAL };
-                    // A reader that polls in a loop leaves half of the time to others.
-                    let pause = if pass.has_readers {
-                        started.elapsed().clamp(MIN_READER_INTERVAL, interval)
-                    } else {
-                        Duration::ZERO
-                    };
+                    let pause = if pass.has_readers { READER_PAUSE } else { Duration::ZERO };
                     self.sleep(interval, pause).await;
                 }
                 Ok(PassEnd::Interrupted | PassEnd::Failed) => {}
@@ -176,7 +169,7 @@ impl LogWriter {
         })
     }
 
-    fn pace(&self, progress: &mut Progress, pass: Pass) -> Pace {
+    pub(super) fn pace(&self, progress: &mut Progress, pass: Pass) -> Pace {
         let is_awaited = pass.has_readers || self.services.tasks.is_stopping();
         if is_awaited { Pace::Urgent } else { progress.pace(&self.spool) }
     }
@@ -196,12 +189,26 @@ impl LogWriter {
             self.move_unspooled(pass).await?;
         }
         let spool = Arc::clone(&self.spool);
+        let mut gathered = Gathered::default();
         for segment in blocking(move || spool.segments()).await? {
             // Rows may arrive faster than they are stored, but the pass must end.
             let end = if segment.is_open { segment.length } else { u64::MAX };
             loop {
-                self.store_waiting(progress).await?;
-                if progress.offset(&segment) >= end || !self.move_batch(progress, &segment, pass).await? {
+                // Gathered rows are no longer among those in memory.
+                if gathered.is_empty() {
+                    self.store_waiting(progress).await?;
+                }
+                if gathered.offset(progress, &segment) >= end {
+                    break;
+                }
+                let next = self.gather(progress, &mut gathered, (&segment, pass)).await?;
+                if matches!(next, Next::Rows) && !self.is_full(progress, &gathered, pass) {
+                    continue;
+                }
+                self.store_gathered(progress, &mut gathered, pass).await?;
+                if let Next::Unreadable { offset, limit } = next
+                    && !self.skip_damage(progress, &segment, (offset, limit)).await?
+                {
                     break;
                 }
                 self.start_follow_up(&mut progress.follow_up).await?;
@@ -211,6 +218,7 @@ impl LogWriter {
                 }
             }
         }
+        self.store_gathered(progress, &mut gathered, pass).await?;
         self.start_follow_up(&mut progress.follow_up).await?;
         Ok(PassEnd::Complete)
     }
@@ -238,50 +246,6 @@ impl LogWriter {
             self.on_main_runtime(put_back).await?;
         }
         stored
-    }
-
-    /// Moves the next rows of a segment. Returns false if there are none for now.
-    async fn move_batch(
-        &self,
-        progress: &mut Progress,
-        segment: &SegmentFile,
-        pass: Pass,
-    ) -> Result<bool, DrainError> {
-        let pace = self.pace(progress, pass);
-        let (read_bytes, batch_rows) = match pace {
-            Pace::Yielding => (YIELDING_READ_BYTES, progress.batch.rows()),
-            Pace::Normal | Pace::Urgent => (BATCH_BYTES, BATCH_ROWS),
-        };
-        let offset = progress.offset(segment);
-        self.spool.faults().disk(DiskCall::Read)?;
-        let (mut found, limit) = match self.spool.take_recent(&segment.path, offset, (batch_rows, read_bytes))
-        {
-            RecentRows::Rows(rows, length) => (Records::of_rows(rows, length), length),
-            RecentRows::StartsAfter(bytes) => {
-                (read_some(&segment.path, offset, read_bytes, bytes).await?, bytes)
-            }
-            RecentRows::Empty => (read_some(&segment.path, offset, read_bytes, u64::MAX).await?, u64::MAX),
-        };
-        if found.length == 0 {
-            return self.skip_damage(progress, segment, (offset, limit)).await;
-        }
-        for record in std::mem::take(&mut found.unreadable) {
-            let spool = Arc::clone(&self.spool);
-            let quarantine = move || spool.set_aside.quarantine(&record, "this version cannot read it");
-            blocking(quarantine).await?;
-        }
-        found.rows.retain(|row| !progress.stored_early.remove(&row.id));
-        while !found.rows.is_empty() {
-            let batch: Vec<LogRow> = found.rows.drain(..found.rows.len().min(batch_rows)).collect();
-            let (count, started) = (batch.len(), Instant::now());
-            self.store_or_set_aside(batch, pace).await?;
-            if pace == Pace::Yielding {
-                progress.batch.record(count, started.elapsed(), BATCH_ROWS);
-            }
-        }
-        self.spool.mark_stored(found.length);
-        progress.offsets.insert(segment.path.clone(), offset + found.length);
-        Ok(true)
     }
 
     /// No record can be read at the offset. Skips damaged bytes up to the limit. At the end of a closed segment, removes
@@ -395,7 +359,7 @@ impl LogWriter {
 }
 
 /// Reads records from a segment, at most `limit` bytes. Reads more than `chunk` if not even one record fits.
-async fn read_some(path: &Path, offset: u64, chunk: u64, limit: u64) -> std::io::Result<Records> {
+pub(super) async fn read_some(path: &Path, offset: u64, chunk: u64, limit: u64) -> std::io::Result<Records> {
     let path = path.to_owned();
     let read = move || {
         let found = read_records(&read_bytes(&path, offset, chunk.min(limit))?);

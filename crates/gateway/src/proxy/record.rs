@@ -264,6 +264,9 @@ impl Record {
     /// The attempt failed, and another one follows.
     pub fn fail_attempt(&mut self, error: &AttemptError) {
         self.attempts.fail(error);
+        if let Some(usage) = &error.usage {
+            self.limits.spend(usage);
+        }
     }
 
     pub fn skip_target(&mut self, target: &RouteTarget, reason: &str) {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use gateway_core::llm::BodyFraming;
 use gateway_core::llm::failure::{AttemptOutcome, Refusal, classify, retry_after};
 use gateway_core::llm::paths::has_parent_segment;
+use gateway_core::llm::usage::Usage;
 use gateway_core::time::Timestamp;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -79,6 +80,8 @@ pub struct AttemptError {
     pub usage_refused: bool,
     /// How long the target had sent nothing when the attempt failed. None: since its start.
     pub silence: Option<Duration>,
+    /// What the provider reported as used, although its response is of no use.
+    pub usage: Option<Box<Usage>>,
 }
 
 impl AttemptError {
@@ -96,6 +99,7 @@ impl AttemptError {
             caller_problem: None,
             usage_refused: false,
             silence: None,
+            usage: None,
         }
     }
 

@@ -49,17 +49,17 @@ impl WatchedRefusals {
         if !self.is_any() {
             return Ok(());
         }
-        match by_error().or_else(by_finish) {
-            Some(refusal @ Refusal::Context) if self.context => Err(AttemptError::new(
-                AttemptOutcome::Refused(refusal),
-                "the input is too long for the model",
-            )),
-            Some(refusal @ Refusal::ContentFilter) if self.content_filter => {
-                let message = "the provider's content filter refused the input";
-                Err(AttemptError::new(AttemptOutcome::Refused(refusal), message))
+        let (refusal, message) = match by_error().or_else(by_finish) {
+            Some(refusal @ Refusal::Context) if self.context => {
+                (refusal, "the input is too long for the model")
             }
-            _ => Ok(()),
-        }
+            Some(refusal @ Refusal::ContentFilter) if self.content_filter => {
+                (refusal, "the provider's content filter refused the input")
+            }
+            _ => return Ok(()),
+        };
+        let error = AttemptError::new(AttemptOutcome::Refused(refusal), message);
+        Err(AttemptError { usage: reading.usage.clone().map(Box::new), ..error })
     }
 }
 

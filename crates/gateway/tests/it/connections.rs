@@ -62,6 +62,45 @@ async fn a_connection_without_a_request_head_is_closed_whatever_it_speaks() {
     assert!(app.app.connections.counters.closed_head_timeout.load(Ordering::Relaxed) >= 4);
 }
 
+/// The payload of the first frame of this type in a sequence of HTTP/2 frames.
+fn frame_of_type(mut frames: &[u8], wanted: u8) -> Option<&[u8]> {
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = frames {
+        let length = (usize::from(*a) << 16) | (usize::from(*b) << 8) | usize::from(*c);
+        let (payload, next) = rest.split_at_checked(length)?;
+        if *kind == wanted {
+            return Some(payload);
+        }
+        frames = next;
+    }
+    None
+}
+
+/// Each costs the gateway more than its client, so the connection ends after a few.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_reset_at_once_end_the_connection() {
+    const GO_AWAY: u8 = 7;
+    const ENHANCE_YOUR_CALM: u32 = 11;
+    let app = start(&[]).await;
+    let mut connection = RawConnection::connect(app.address).await;
+    let mut frames = PREFACE.to_vec();
+    for stream in (1..=1_001_u32).step_by(2) {
+        // A whole request in a HEADERS frame, and RST_STREAM.
+        frames.extend(b"\x00\x00\x06\x01\x05");
+        frames.extend(stream.to_be_bytes());
+        frames.extend(b"\x82\x84\x86\x41\x01a");
+        frames.extend(b"\x00\x00\x04\x03\x00");
+        frames.extend(stream.to_be_bytes());
+        frames.extend(8_u32.to_be_bytes());
+    }
+    connection.try_send(&frames).await;
+    let sent = connection.until_closed().await;
+    // The reason may be lost when the connection is reset, because frames were not read.
+    if let Some(reason) = frame_of_type(&sent, GO_AWAY).and_then(|payload| payload.get(4..8)) {
+        assert_eq!(reason, ENHANCE_YOUR_CALM.to_be_bytes());
+    }
+    served_connection(&app).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_head_that_is_not_finished_closes_the_connection_but_a_slow_body_does_not() {
     let app = start(&[("GATEWAY_HEAD_TIMEOUT_MS", "600")]).await;

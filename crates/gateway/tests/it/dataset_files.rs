@@ -12,6 +12,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
+use crate::support::Account;
 use crate::support::assertions::{assert_field_error, fields, missing_id};
 use crate::support::datasets::{DATASETS, DatasetFixture};
 use crate::support::log_rows::{chat, row, with};
@@ -172,6 +173,26 @@ on_both!(others_write_while_an_import_runs, |app| async move {
     let (imported, ()) = tokio::join!(import, adds);
     imported.expect(200);
     assert_eq!(data.count().await, 20_005);
+});
+
+on_both!(a_large_dataset_is_deleted_in_parts, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    let data = DatasetFixture::create(&app, &ada).await;
+    let csv = format!("input\n{}", "some text\n".repeat(2_500));
+    data.import("text/csv", csv).await.expect(200);
+    let (db, id) = (&app.app.services.db, data.path.rsplit_once('/').unwrap().1.parse().unwrap());
+    let delete_some =
+        async |of: &Account| datasets::delete_some_cases(db, of.org_id.parse().unwrap(), id).await.unwrap();
+    let left = async || data.get("/export").await.expect(200)["cases"].as_array().unwrap().len();
+    assert!(!delete_some(&eve).await, "not of another organization");
+    assert_eq!(left().await, 2_500);
+    assert!(delete_some(&ada).await);
+    assert_eq!(left().await, 1_500);
+    assert!(delete_some(&ada).await);
+    assert!(!delete_some(&ada).await, "the rest goes together with the dataset");
+    assert_eq!(left().await, 500);
+    data.delete("").await.expect(200);
+    data.get("").await.expect_error(404, "not_found");
 });
 
 on_both!(an_import_that_ended_half_way_is_complete_for_readers_and_for_changes, |app| async move {

@@ -60,6 +60,46 @@ async fn a_user_of_more_than_256_bytes_is_refused() {
     }
 }
 
+/// A refused input was read by the provider, which counts it.
+#[tokio::test]
+async fn every_attempt_that_used_tokens_counts_and_holds_one_permit() {
+    for fixture in both().await {
+        fixture.provider("second", "openai", json!({"api_key": "sk-second"})).await;
+        let definition = json!({"targets": [
+            {"provider": "openai", "model": "small"},
+            {"provider": "second", "model": "other", "when": "content_filter"},
+        ]});
+        fixture.save("m", definition).await;
+        let limit = |name: &str, models: &str| json!({"name": name, "models": [models], "tokens": 1000, "window": "day"});
+        let small = fixture.limit(limit("small", "small")).await;
+        fixture.limit(limit("other", "other")).await;
+        fixture.limit(json!({"name": "all", "tokens": 1000, "concurrent": 1, "window": "day"})).await;
+        let filtered = r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"content_filter"}],"usage":{"prompt_tokens":40,"completion_tokens":1,"total_tokens":41}}"#;
+        fixture.upstream.push(Reply::json(200, filtered));
+        fixture.upstream.push(answer());
+        let served = fixture.by_name_with("m", json!({"max_tokens": 20})).send().await;
+        served.expect(200);
+        assert_eq!(fixture.upstream.requests().len(), 2);
+        let row = fixture.log_row(&served).await;
+        let used = |name: &str| {
+            let limits = row["limits"].as_array().unwrap();
+            limits.iter().find(|limit| limit["name"] == name).map(|limit| limit["used"].as_i64().unwrap())
+        };
+        assert_eq!((used("all"), used("other"), used("small")), (Some(71), Some(30), None), "{row}");
+        let path = format!("/api/v1/orgs/{}/limits/{small}/usage", fixture.ada.org_id);
+        let usage = fixture.app.get(&path).bearer(&fixture.ada.token).send().await.expect(200);
+        assert_eq!(usage["buckets"][0]["used"], 41, "{usage}");
+        // A retry of the same target holds the one permit that there is.
+        fixture.upstream.push(Reply::json(500, "{}"));
+        fixture.upstream.push(answer());
+        let retried = fixture.ask_model("plain").header("x-gateway-retry", "1").send().await;
+        retried.expect(200);
+        assert_eq!(retried.header("x-gateway-attempts"), Some("2"));
+        fixture.upstream.set_default_reply(answer());
+        fixture.ask_model("plain").send().await.expect(200);
+    }
+}
+
 /// A minute refills the whole limit, but the stream still runs.
 #[tokio::test]
 async fn a_stream_of_more_than_a_minute_keeps_its_permit() {

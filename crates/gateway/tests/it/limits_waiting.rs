@@ -45,10 +45,10 @@ async fn those_who_wait_are_served_by_priority_then_by_arrival() {
     let (fixture, signal, first) = occupied(Backend::Sqlite).await;
     let mut calls = Vec::new();
     let start = fixture.app.app.services.clock.now().0;
-    for round in 0..2 {
+    for round in 0..10 {
         for priority in 0..10_u8 {
-            // Half a second apart, which is less than a step of priority.
-            set_clock(&fixture, start + 500 * round);
+            // All within a second, which is less than a step of priority.
+            set_clock(&fixture, start + 100 * round);
             calls.push(waiting(&fixture, &format!("p{priority}-{round}"), priority));
             fixture.wait_for_waiting(calls.len()).await;
         }
@@ -61,12 +61,12 @@ async fn those_who_wait_are_served_by_priority_then_by_arrival() {
     }
     let mut expected = vec!["first".to_owned()];
     for priority in (0..10).rev() {
-        expected.extend((0..2).map(|round| format!("p{priority}-{round}")));
+        expected.extend((0..10).map(|round| format!("p{priority}-{round}")));
     }
     assert_eq!(served(&fixture), expected);
-    let rows = fixture.wait_for_rows(21).await;
+    let rows = fixture.wait_for_rows(101).await;
     let queued = rows.iter().filter(|row| row["queued_ms"].as_u64().is_some()).count();
-    assert_eq!(queued, 20);
+    assert_eq!(queued, 100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

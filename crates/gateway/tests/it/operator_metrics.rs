@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_store::jobs::{self, NewJob};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::fallback_chain::{FallbackChain, good};
-use crate::support::{TestApp, TestRequest, TestResponse};
+use crate::support::{RawConnection, TestApp, TestRequest, TestResponse, request};
 use crate::upstream::Reply;
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
@@ -337,4 +338,31 @@ async fn the_manual_lists_every_metric() {
     for name in listed {
         assert!(families(&text).contains_key(name), "docs/operations.md lists {name}, which does not exist");
     }
+}
+
+/// What hangs on the private listener does not take the descriptors of callers.
+#[tokio::test]
+async fn the_private_listener_has_a_limited_number_of_connections() {
+    let app = TestApp::start_with(crate::support::Backend::Sqlite, &[]).await;
+    let address = private_listener(&app).await;
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        let mut connection = RawConnection::connect(address).await;
+        connection.send(request("GET", "/livez", &[], b"")).await;
+        assert_eq!(connection.head().await.status, 200);
+        open.push(connection);
+    }
+    let mut refused = RawConnection::connect(address).await;
+    refused.try_send(&request("GET", "/livez", &[], b"")).await;
+    assert!(refused.try_head().await.is_none());
+    open.truncate(32);
+    for _ in 0..500 {
+        let mut connection = RawConnection::connect(address).await;
+        connection.try_send(&request("GET", "/livez", &[], b"")).await;
+        if connection.try_head().await.is_some_and(|head| head.status == 200) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("closed connections make no room");
 }

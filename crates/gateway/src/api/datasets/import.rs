@@ -158,7 +158,7 @@ async fn store(
 
 /// Leaves half of the time to others: a database server has no priorities, and an import alone would keep one of its
 /// cores busy.
-async fn pause(began: Instant) {
+pub(super) async fn pause(began: Instant) {
     tokio::time::sleep(began.elapsed().min(MAX_PAUSE)).await;
 }
 

@@ -5,6 +5,8 @@ mod cases;
 mod import;
 mod read;
 
+use std::time::Instant;
+
 use axum::extract::State;
 use gateway_core::accounts::check_name;
 use gateway_core::datasets::{MAX_DESCRIPTION, MAX_NOTE};
@@ -166,6 +168,12 @@ async fn delete(
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
 ) -> ApiResult<Json<Deleted>> {
+    // A large one in parts, so that the changes of others do not wait for all of it. Who is interrupted deletes again.
+    let mut began = Instant::now();
+    while datasets::delete_some_cases(&app.services.db, caller.org.id, id).await? {
+        import::pause(began).await;
+        began = Instant::now();
+    }
     let mut tx = app.services.db.begin().await?;
     let before = datasets::find_for_update(&mut tx, caller.org.id, id).await?;
     let before = DatasetView::from(before.ok_or_else(Problem::not_found)?);

@@ -55,6 +55,10 @@ impl RecentBuffer {
         true
     }
 
+    pub fn bytes_of(&self, org: OrgId) -> usize {
+        self.bytes_by_org.get(&org).copied().unwrap_or(0)
+    }
+
     /// Copies the rows of an organization.
     pub fn rows_of(&self, org: OrgId) -> Vec<LogRow> {
         if !self.bytes_by_org.contains_key(&org) {

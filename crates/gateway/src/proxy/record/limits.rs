@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gateway_core::limits::{LimitStatus, TokensUsed};
+use gateway_core::llm::usage::Usage;
 use gateway_core::logs::{LimitUse, LogRow, Tokens};
 use http::{HeaderName, HeaderValue};
 
@@ -18,6 +19,19 @@ pub(super) struct RecordedLimits {
     uses: Vec<LimitUse>,
     queued: Option<Duration>,
     plan: Option<LimitStatus>,
+}
+
+impl RecordedLimits {
+    /// An attempt failed, but used tokens. They count beside those of the response that the caller gets.
+    pub(super) fn spend(&mut self, usage: &Usage) {
+        if let Some(permit) = &mut self.permit {
+            permit.spend(TokensUsed {
+                input: usage.prompt_tokens(),
+                cached: usage.cached_tokens(),
+                output: usage.completion_tokens(),
+            });
+        }
+    }
 }
 
 impl Record {
