@@ -5,6 +5,7 @@ import { shellRoute } from '@/routes'
 import { readDatasetSearch, readDatasetsSearch, type DatasetSearch, type DatasetsSearch } from './build/datasets/search'
 import { readEvalsSearch, readRunSearch, type EvalsSearch, type RunSearch } from './build/evals/search'
 import { readPlaygroundSearch, type PlaygroundSearch } from './build/playground/search'
+import { readNewReplaySearch, readReplaySearch, type NewReplaySearch, type ReplaySearch } from './build/replays/search'
 import { readShelfSearch, readSkillSearch, readSkillsSearch, type ShelfSearch, type SkillSearch, type SkillsSearch } from './build/skills/search'
 import { readPromptSearch, readPromptsSearch, type PromptSearch, type PromptsSearch } from './build/prompts/search'
 
@@ -55,6 +56,23 @@ const runRoute = createRoute({
   validateSearch: (search: RawSearch): RunSearch => readRunSearch(search),
   component: lazyRouteComponent(() => import('./build/evals/Run'), 'RunPage'),
 })
+const replaysRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/replays',
+  component: lazyRouteComponent(() => import('./build/replays/Replays'), 'Replays'),
+})
+const newReplayRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/replays/new',
+  validateSearch: (search: RawSearch): NewReplaySearch => readNewReplaySearch(search),
+  component: lazyRouteComponent(() => import('./build/replays/NewReplay'), 'NewReplay'),
+})
+const replayRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/replays/$replayId',
+  validateSearch: (search: RawSearch): ReplaySearch => readReplaySearch(search),
+  component: lazyRouteComponent(() => import('./build/replays/Replay'), 'ReplayPage'),
+})
 const skillsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/skills',
@@ -84,4 +102,4 @@ const shelfRoute = createRoute({
   component: lazyRouteComponent(() => import('./build/skills/Shelf'), 'Shelf'),
 })
 
-export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const
+export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, replaysRoute, newReplayRoute, replayRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const
