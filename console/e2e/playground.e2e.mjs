@@ -123,6 +123,78 @@ test('a logged request and a prompt can be opened, and the messages saved as a v
   page.clean()
 })
 
+test('two versions of a prompt side by side, variables in messages, a changed text, an image and a schema', async () => {
+  const person = await signUp(shared.gateway)
+  await call(shared.gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'greeting', content: 'Greet {{customer}}.' })
+  await call(shared.gateway, person.token, 'PUT', '/api/v1/prompts/support/greeting', { content: 'Greet {{customer}} warmly.' })
+  await call(shared.gateway, person.token, 'PUT', '/api/v1/prompts/support/greeting/labels/production', { version: 1 })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground?prompt=support/greeting@2' })
+  await page.getByLabel('customer').fill('Ada')
+  await page.getByRole('button', { name: 'Add column' }).click()
+  await page.getByRole('button', { name: 'More of column 2' }).click()
+  await page.getByRole('menuitem', { name: 'Other prompt or version' }).click()
+  await column(page, 2).getByRole('combobox', { name: 'Prompt', exact: true }).selectOption('support/greeting')
+  await column(page, 2).getByRole('combobox', { name: 'Prompt version' }).selectOption('production')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await answer(page, 1).getByText('Greet Ada warmly.').waitFor()
+  await answer(page, 2).getByText('Greet Ada.').waitFor()
+  await inspect(page, 'playground-prompts')
+
+  await page.getByRole('button', { name: 'Edit text' }).click()
+  await page.getByRole('textbox', { name: 'Changed text of the prompt' }).fill('Wave to {{customer}} from {{city}}.')
+  await page.getByLabel('city').fill('Rome')
+  await page.getByRole('button', { name: 'Run column 1' }).click()
+  await answer(page, 1).getByText('Wave to Ada from Rome.').waitFor()
+  await page.getByRole('button', { name: 'Discard changes' }).click()
+
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('Look at {{thing}}')
+  await page.getByLabel('thing').fill('this')
+  const png = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64')
+  await page.getByLabel('Image file for message 1').setInputFiles({ name: 'dot.png', mimeType: 'image/png', buffer: png })
+  await page.getByRole('list', { name: 'Images of message 1' }).getByRole('img').waitFor()
+  await page.getByRole('button', { name: 'Tools and JSON schema' }).click()
+  await page.getByLabel('JSON schema of the answer').fill('{"type": "object"')
+  await waitFor('the reason', async () => (await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('title')) === 'The schema of the answer is no JSON object')
+  await page.getByLabel('JSON schema of the answer').fill('{"type": "object"}')
+  await inspect(page, 'playground-image')
+  await page.getByRole('button', { name: 'Run column 1' }).click()
+  await column(page, 1).getByText('finished').waitFor()
+  const sent = await waitFor('the row', async () => {
+    const { logs } = await call(shared.gateway, person.token, 'GET', '/api/v1/logs')
+    const details = await Promise.all(logs.map((log) => call(shared.gateway, person.token, 'GET', `/api/v1/logs/${log.id}`)))
+    return details.find((log) => log.request?.response_format)?.request
+  })
+  assert.equal(sent.messages[0].role, 'system')
+  assert.deepEqual(sent.messages[1].content[0], { type: 'text', text: 'Look at this' })
+  assert.match(sent.messages[1].content[1].image_url.url, /^data:image\/png;base64,/)
+  assert.deepEqual(sent.response_format.json_schema.schema, { type: 'object' })
+  page.clean()
+})
+
+test('a logged request with tools opens with its tools, calls and results, and is sent again with them', async () => {
+  const person = await signUp(shared.gateway)
+  const tools = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }]
+  const calls = [{ id: 'call_7', type: 'function', function: { name: 'weather', arguments: '{"city":"Rome"}' } }]
+  const messages = [{ role: 'user', content: 'Weather in Rome?' }, { role: 'assistant', content: null, tool_calls: calls }, { role: 'tool', tool_call_id: 'call_7', content: 'sunny' }]
+  const { logId } = await chat(shared.gateway, person.key, { body: { messages, tools } })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: `/playground?log=${logId}` })
+  await page.getByText('weather({"city":"Rome"})').waitFor()
+  assert.equal(await page.getByLabel('Call that message 3 answers').inputValue(), 'call_7')
+  assert.match(await page.getByLabel('Tools (JSON array)').inputValue(), /weather/)
+  await inspect(page, 'playground-tools')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await column(page, 1).getByText('finished').waitFor()
+  const again = await waitFor('the row', async () => {
+    const { logs } = await call(shared.gateway, person.token, 'GET', '/api/v1/logs')
+    return logs.find((log) => log.id !== logId)
+  })
+  const { request } = await call(shared.gateway, person.token, 'GET', `/api/v1/logs/${again.id}`)
+  assert.deepEqual(request.tools, tools)
+  assert.deepEqual(request.messages[1].tool_calls, calls)
+  assert.deepEqual(request.messages[2], messages[2])
+  page.clean()
+})
+
 test('messages are moved by keyboard, columns override parameters, and the maximum is ten columns', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })

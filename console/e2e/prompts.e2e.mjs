@@ -81,7 +81,7 @@ test('a label is set, promoted and rolled back after a confirmation, and version
   await page.getByRole('button', { name: 'Label v1' }).click()
   const dialog = page.getByRole('dialog', { name: 'Label v1' })
   await dialog.getByLabel('Label', { exact: true }).fill('v2')
-  await dialog.getByText('"v2" could be taken for a version').waitFor()
+  await dialog.getByRole('alert').getByText('"v2" could be taken for a version').waitFor()
   await dialog.getByLabel('Label', { exact: true }).fill('production')
   await inspect(page, 'prompt-label')
   await dialog.getByRole('button', { name: 'Set label' }).click()

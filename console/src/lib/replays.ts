@@ -58,11 +58,8 @@ interface ScoredRow {
   scores: readonly { before: { passed: boolean } | null; after: { passed: boolean } | null }[]
 }
 
-export const ROW_FILTERS = ['lost', 'gained', 'errors'] as const
-export type RowFilter = (typeof ROW_FILTERS)[number]
-
-/** Whether a row of a replay is one of those. A row can be several of them. */
-export function rowMatches(row: ScoredRow, filter: RowFilter): boolean {
+/** Whether a row of a replay regressed, improved or failed. A row can be several of them. */
+export function rowMatches(row: ScoredRow, filter: 'lost' | 'gained' | 'errors'): boolean {
   if (filter === 'errors') return row.state === 'error' || (row.after !== null && row.after.status >= 400)
   return row.scores.some(({ before, after }) => before && after && before.passed !== after.passed && after.passed === (filter === 'gained'))
 }

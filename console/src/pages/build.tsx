@@ -3,7 +3,7 @@ import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import type { RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'
 import { readDatasetSearch, readDatasetsSearch, type DatasetSearch, type DatasetsSearch } from './build/datasets/search'
-import { readEvalsSearch, readRunSearch, type EvalsSearch, type RunSearch } from './build/evals/search'
+import { readEvalsSearch, readExperimentSearch, readRunSearch, type EvalsSearch, type ExperimentSearch, type RunSearch } from './build/evals/search'
 import { readPlaygroundSearch, type PlaygroundSearch } from './build/playground/search'
 import { readNewReplaySearch, readReplaySearch, type NewReplaySearch, type ReplaySearch } from './build/replays/search'
 import { readShelfSearch, readSkillSearch, readSkillsSearch, type ShelfSearch, type SkillSearch, type SkillsSearch } from './build/skills/search'
@@ -49,6 +49,12 @@ const evalRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/evals/$evalId',
   component: lazyRouteComponent(() => import('./build/evals/Eval'), 'EvalPage'),
+})
+const experimentRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/evals/experiment',
+  validateSearch: (search: RawSearch): ExperimentSearch => readExperimentSearch(search),
+  component: lazyRouteComponent(() => import('./build/evals/Experiment'), 'Experiment'),
 })
 const runRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -102,4 +108,4 @@ const shelfRoute = createRoute({
   component: lazyRouteComponent(() => import('./build/skills/Shelf'), 'Shelf'),
 })
 
-export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, replaysRoute, newReplayRoute, replayRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const
+export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, experimentRoute, runRoute, replaysRoute, newReplayRoute, replayRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const

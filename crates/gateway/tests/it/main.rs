@@ -54,6 +54,7 @@ mod deploy_proxies;
 mod docs;
 mod docs_pages;
 mod eval_crash;
+mod eval_estimates;
 mod eval_live;
 mod eval_results;
 mod eval_runs;

@@ -184,7 +184,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           />
         </div>
       </div>
-      {open === 'evaluate' && <RunOnDataset initial={{ provider: 'sandbox', model: 'sandbox-small', prompt: { namespace, slug, version: shown.version } }} onClose={() => setOpen(null)} />}
+      {open === 'evaluate' && <RunOnDataset initial={[{ provider: 'sandbox', model: 'sandbox-small', prompt: { namespace, slug, version: shown.version } }]} onClose={() => setOpen(null)} />}
       {open === 'save' && draft && (
         <SaveDialog
           base={draft.base}

@@ -1,5 +1,5 @@
 import type { Schemas } from '@/api/client'
-import { compact, integer, money, plural, time } from '@/lib/format'
+import { compact, integer, moneyColumn, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { relativeChange } from '@/lib/replays'
 import { ChangeText } from '../shared/ChangeText'
@@ -22,6 +22,7 @@ export function EstimateCard({ estimate, busy, hint }: EstimateCardProps) {
     )
   }
   const { rows, skipped, cost_before_usd: before, cost_usd: after, unpriced, judge_calls: judges, input_tokens: input, output_tokens: output } = estimate
+  const cost = moneyColumn([before, after])
   return (
     <div role="status" aria-busy={busy} className={busy ? 'opacity-60' : undefined}>
       <dl className="grid grid-cols-[1fr_auto] gap-x-3 gap-y-1 tabular-nums">
@@ -32,9 +33,9 @@ export function EstimateCard({ estimate, busy, hint }: EstimateCardProps) {
           {compact(input)} in, {compact(output)} out
         </dd>
         <dt className="text-muted">They cost</dt>
-        <dd className="text-right">{money(before)}</dd>
+        <dd className="text-right">{cost(before)}</dd>
         <dt className="text-muted">Expected cost</dt>
-        <dd className="text-right font-medium">{after === null ? 'no price' : money(after)}</dd>
+        <dd className="text-right font-medium">{after === null ? 'no price' : cost(after)}</dd>
         {after !== null && unpriced === 0 && before > 0 && (
           <>
             <dt className="text-muted">Change</dt>

@@ -1,5 +1,5 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
-import { useEffect, useRef, useState } from 'react'
+import { useRef, useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { asApiError } from '@/api/error'
 import { invalidate } from '@/api/query'
@@ -7,6 +7,7 @@ import { plural } from '@/lib/format'
 import { rangeName, type RangeSearch } from '@/lib/range'
 import { parseIds } from '@/lib/replays'
 import { useAction } from '@/lib/useAction'
+import { useSettled } from '@/lib/useSettled'
 import { useRange } from '@/lib/useRange'
 import { Button, ErrorLine, Field, Input, Page, Section } from '@/ui'
 import { QueryBox } from '../../observe/query/QueryBox'
@@ -18,8 +19,6 @@ import { NO_CHANGES, TargetFields, targetOf, type Changes } from './TargetFields
 const route = getRouteApi('/shell/replays/new')
 const MAX_EVALS = 5
 const MAX_ROWS = 1000
-/** Typed texts are sent for an estimate after this pause. */
-const PAUSE_MS = 400
 
 /** Form of a replay: which requests, what changes, which evals; with the estimate before it starts. */
 export function NewReplay() {
@@ -108,14 +107,4 @@ export function NewReplay() {
       </form>
     </Page>
   )
-}
-
-/** The value after it has not changed for a moment. */
-function useSettled(value: string): string {
-  const [settled, setSettled] = useState(value)
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), PAUSE_MS)
-    return () => clearTimeout(timer)
-  }, [value])
-  return settled
 }

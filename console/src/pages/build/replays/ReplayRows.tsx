@@ -2,12 +2,12 @@ import type { ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
 import { duration, moneyColumn, plural } from '@/lib/format'
-import { ROW_FILTERS, rowMatches, type RowFilter } from '@/lib/replays'
+import { rowMatches } from '@/lib/replays'
 import { useShortcuts } from '@/lib/shortcuts'
 import { Badge, DockedDrawer, Empty, ErrorPanel, NoMatch, Pager, Section, Select, SkeletonRows, Table, type Column } from '@/ui'
 import { isRunning } from '../evals/RunList'
 import { RowContent, RowHead } from './RowDetail'
-import type { ReplaySearch } from './search'
+import { ROW_FILTERS, type ReplaySearch, type RowFilter } from './search'
 
 type Row = Schemas['ReplayRow']
 

@@ -1,6 +1,8 @@
 /** Search parameters of the replay pages. */
-import { ROW_FILTERS, type RowFilter } from '@/lib/replays'
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
+
+export const ROW_FILTERS = ['lost', 'gained', 'errors'] as const
+export type RowFilter = (typeof ROW_FILTERS)[number]
 
 /** More ids would make the address too long. */
 export const MAX_LOG_IDS = 200
