@@ -108,6 +108,8 @@ test('a logged request and a prompt can be opened, and the messages saved as a v
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/playground?log=${logId}` })
   await waitFor('the message', async () => (await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue()) === 'From the logs')
   await page.goto('/console/playground?prompt=support/greeting@1')
+  await page.getByText('Sent as the system message before the messages').waitFor()
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('')
   await page.getByLabel('customer').fill('Ada')
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await answer(page, 1).getByText('Greet Ada.').waitFor()

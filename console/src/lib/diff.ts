@@ -26,8 +26,8 @@ export interface DiffStats {
 }
 
 /** The time of a comparison grows with the number of edits; beyond these, all of a text counts as changed. */
-const MAX_LINE_EDITS = 2_000
-const MAX_WORD_EDITS = 500
+const MAX_LINE_EDITS = 1_000
+const MAX_WORD_EDITS = 200
 
 export function diffRows(before: string, after: string): DiffRow[] {
   const rows: DiffRow[] = []
