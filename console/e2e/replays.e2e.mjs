@@ -45,7 +45,7 @@ test('selected requests are replayed with another model: estimate, progress, bot
   const sides = page.getByRole('region', { name: 'Before and after' })
   await sides.getByText('2 improved').waitFor()
   await sides.getByRole('row', { name: /Says good/ }).getByText('+50 points').waitFor()
-  assert.match(await sides.getByRole('row', { name: /^Cost/ }).innerText(), /\$0\.\d+\s+\$0\s+−100%/)
+  assert.match(await sides.getByRole('row', { name: /^Cost/ }).innerText(), /\$0\.0\d+\s+\$0\.0\d+\s+−\d+%/)
   await inspect(page, 'replay')
 
   const rows = page.getByRole('region', { name: 'Requests' })

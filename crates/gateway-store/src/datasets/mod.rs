@@ -16,9 +16,8 @@ use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 pub use cases::{
-    input_chars,
     StagedImport, add_cases, analyze_cases, case_ids_after, cases_after, cases_by_id, delete_abandoned,
-    find_case, list_cases, remove_case, update_case,
+    find_case, input_chars, list_cases, remove_case, update_case,
 };
 
 table! {

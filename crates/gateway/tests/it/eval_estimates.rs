@@ -22,7 +22,11 @@ on_both!(an_estimate_adds_up_evals_and_models, |app| async move {
     let free = json!({"provider": "openai", "model": "unheard-of"});
     let body = json!({"eval_ids": [first["id"], judge["id"], first["id"]], "targets": [mini, short, free], "output_tokens": 1000});
     let found = estimate(&app, &ada, &dataset, body).await.expect(200);
-    assert_eq!((&found["cases"], &found["runs"], &found["calls"]), (&json!(2), &json!(6), &json!(12)), "{found}");
+    assert_eq!(
+        (&found["cases"], &found["runs"], &found["calls"]),
+        (&json!(2), &json!(6), &json!(12)),
+        "{found}"
+    );
     assert_eq!(found["judge_calls"], 6);
     let targets = &found["targets"];
     assert_eq!((&targets[0]["calls"], &targets[0]["input_tokens"]), (&json!(4), &json!(4_000)), "{found}");
@@ -34,7 +38,8 @@ on_both!(an_estimate_adds_up_evals_and_models, |app| async move {
     // The text of the prompt goes with each input.
     let save = json!({"namespace": "a", "slug": "b", "content": "word ".repeat(200)});
     app.post("/api/v1/playground/save-version", save).bearer(&ada.token).send().await.expect(200);
-    let prompted = json!({"provider": "openai", "model": "gpt-4o-mini", "prompt": {"namespace": "a", "slug": "b"}});
+    let prompted =
+        json!({"provider": "openai", "model": "gpt-4o-mini", "prompt": {"namespace": "a", "slug": "b"}});
     let body = json!({"eval_ids": [first["id"]], "targets": [prompted]});
     let found = estimate(&app, &ada, &dataset, body).await.expect(200);
     assert!(found["targets"][0]["input_tokens"].as_i64().unwrap() >= 2_400, "{found}");
@@ -51,8 +56,10 @@ on_both!(an_estimate_adds_up_evals_and_models, |app| async move {
     let of = |version: Value| json!({"eval_ids": [first["id"]], "version": version});
     assert_eq!(estimate(&app, &ada, &dataset, of(json!(1))).await.expect(200)["cases"], 2);
     assert_eq!(estimate(&app, &ada, &dataset, of(Value::Null)).await.expect(200)["cases"], 3);
-    let empty = app.dataset(&ada, &[]).await;
-    let found = estimate(&app, &ada, &empty, json!({"eval_ids": [first["id"]], "targets": [mini]})).await;
+    let empty =
+        app.post("/api/v1/datasets", json!({"name": "empty"})).bearer(&ada.token).send().await.expect(201);
+    let empty = empty["id"].as_str().unwrap();
+    let found = estimate(&app, &ada, empty, json!({"eval_ids": [first["id"]], "targets": [mini]})).await;
     assert_eq!(found.expect(200)["cost_usd"], 0.0);
 });
 

@@ -51,9 +51,9 @@ export function EvaluatorCards({ evaluators, chosen, onChoose }: EvaluatorCardsP
                 <label
                   key={evaluator}
                   title={description}
-                  className={cx('flex min-w-0 cursor-pointer flex-col rounded-md border px-3 py-2 focus-within:outline-2 focus-within:outline-accent', chosen === evaluator ? 'border-accent bg-accent-soft' : 'border-line hover:bg-sunken')}
+                  className={cx('relative flex min-w-0 flex-col rounded-md border px-3 py-2 focus-within:outline-2 focus-within:outline-accent', chosen === evaluator ? 'border-accent bg-accent-soft' : 'border-line hover:bg-sunken')}
                 >
-                  <input type="radio" name="evaluator" className="sr-only" value={evaluator} checked={chosen === evaluator} onChange={() => onChoose(evaluator)} aria-label={CARDS[evaluator]?.name ?? evaluator} />
+                  <input type="radio" name="evaluator" className="absolute inset-0 cursor-pointer opacity-0" value={evaluator} checked={chosen === evaluator} onChange={() => onChoose(evaluator)} aria-label={CARDS[evaluator]?.name ?? evaluator} />
                   <span className="font-medium break-words">{CARDS[evaluator]?.name ?? evaluator}</span>
                   <span className="text-xs text-muted">{CARDS[evaluator]?.about ?? description}</span>
                 </label>

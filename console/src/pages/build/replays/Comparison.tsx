@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 import type { Schemas } from '@/api/client'
-import { duration, integer, money, percent } from '@/lib/format'
+import { duration, integer, moneyColumn, percent } from '@/lib/format'
 import { countChange, pointsChange, relativeChange, type Change } from '@/lib/replays'
 import { Badge, Section } from '@/ui'
 import { ChangeText } from '../shared/ChangeText'
@@ -16,9 +16,10 @@ interface Line {
 export function Comparison({ replay }: { replay: Schemas['ReplayDetail'] }) {
   const { before, after, scores } = replay
   if (after.calls === 0) return null
+  const amount = moneyColumn([before.cost_usd, after.cost_usd])
   const cost = (side: Schemas['ReplaySide']) => (
     <>
-      {side.cost_usd === null ? 'no price' : money(side.cost_usd)}
+      {side.cost_usd === null ? 'no price' : amount(side.cost_usd)}
       {side.unpriced > 0 && side.cost_usd !== null && <span className="block text-xs text-muted">{integer(side.unpriced)} without a price</span>}
     </>
   )

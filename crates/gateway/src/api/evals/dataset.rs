@@ -122,7 +122,11 @@ pub(super) async fn edition(
 }
 
 /// The target with the text of its prompt, so that later versions of the prompt do not affect the run.
-pub(super) async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) -> ApiResult<Target> {
+pub(super) async fn checked_target(
+    app: &App,
+    caller: &Identity,
+    request: TargetRequest,
+) -> ApiResult<Target> {
     let TargetRequest { provider, model, prompt, params } = request;
     if model.trim().is_empty() {
         return Err(Problem::field("target.model", "must not be empty"));
