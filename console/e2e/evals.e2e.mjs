@@ -90,7 +90,7 @@ test('two runs over a dataset are compared: what improved, what regressed', asyn
   await page.getByRole('list', { name: 'Improved' }).getByText('second').waitFor()
   assert.match(page.url(), new RegExp(`with=${before.id}`))
   await inspect(page, 'run-compare')
-  await page.getByRole('region', { name: 'Results' }).getByRole('columnheader', { name: 'Answer B' }).waitFor()
+  await page.getByRole('region', { name: 'Results' }).getByRole('columnheader', { name: 'Verdict B' }).waitFor()
   await page.goto(`/console/evals/${evalId}`)
   await page.getByRole('figure', { name: 'Pass rate by run' }).getByRole('link').first().waitFor()
   await inspect(page, 'eval-chart')

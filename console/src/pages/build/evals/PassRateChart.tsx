@@ -7,7 +7,7 @@ import { useWidth } from '@/charts/useWidth'
 import { percent, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { passRatePoints } from '@/lib/passRates'
-import { useDatasetNames } from './RunList'
+import { passRate, useDatasetNames } from './RunList'
 
 const HEIGHT = 170
 const LEFT = 42
@@ -19,13 +19,17 @@ const SLOT = 26
 
 /** Pass rate of the finished runs of an eval, oldest first, with one line for each target. A point opens its run. */
 export function PassRateChart({ evalId }: { evalId: number }) {
+  // The limit is that of the list of runs to compare with, so that both share one request.
+  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: evalId, limit: 100 } } })
+  const finished = runs.data?.runs.filter((run) => run.status === 'completed' && passRate(run) !== null) ?? []
+  return finished.length < 2 ? null : <Chart runs={finished} />
+}
+
+function Chart({ runs }: { runs: readonly Schemas['EvalRun'][] }) {
   const { zone } = usePrefs()
   const [ref, width] = useWidth<HTMLDivElement>(600)
   const names = useDatasetNames()
-  // The limit is that of the list of runs to compare with, so that both share one request.
-  const runs = api.useQuery('get', '/api/v1/evals/runs', { params: { query: { eval_id: evalId, limit: 100 } } })
-  const { series, count } = passRatePoints(runs.data?.runs ?? [], Math.max(2, Math.floor((width - LEFT - RIGHT) / SLOT) + 1), (run: Schemas['EvalRun']) => names.get(run.dataset_id ?? ''))
-  if (count < 2) return null
+  const { series, count } = passRatePoints(runs, Math.max(2, Math.floor((width - LEFT - RIGHT) / SLOT) + 1), (run: Schemas['EvalRun']) => names.get(run.dataset_id ?? ''))
   const colors = colorsOf(series.map((one) => one.name))
   const x = (at: number) => LEFT + (at / Math.max(1, count - 1)) * (width - LEFT - RIGHT)
   const y = (rate: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - rate)

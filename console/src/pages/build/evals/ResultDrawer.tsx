@@ -57,7 +57,7 @@ function Content({ row, run, texts, other, onLog }: ContentProps) {
   const theirs = useCall(otherRow?.log_id ?? null)
   const a: Answer = { title: titleOf(run, other ? 'This run' : 'Answer'), ...textOf(row, mine, held), figures: <Figures row={row} call={mine.call} onLog={onLog} /> }
   const b: Answer | null = other
-    ? { title: titleOf(other.run, 'Other run'), ...(otherRow ? textOf(otherRow, theirs, held) : { text: null, empty: 'The other run has no verdict on this item.' }), figures: otherRow && <Figures row={otherRow} call={theirs.call} onLog={onLog} /> }
+    ? { title: titleOf(other.run, 'Other run'), ...(otherRow ? (otherRow.log_id === null ? { text: null, empty: 'It judged the outputs of the dataset, which may have changed since.' } : textOf(otherRow, theirs, held)) : { text: null, empty: 'The other run has no verdict on this item.' }), figures: otherRow && <Figures row={otherRow} call={theirs.call} onLog={onLog} /> }
     : null
   return (
     <div className="flex flex-col gap-4 p-4">

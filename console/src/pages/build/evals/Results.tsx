@@ -60,11 +60,11 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
   // Outputs of a working copy may have been edited since the run.
   const answer = run.target == null && run.dataset_id !== null && run.dataset_version === null ? 'Answer (as stored now)' : other ? 'Answer A' : 'Answer'
   const columns: Column<Result>[] = [
-    { key: 'passed', header: 'Verdict', cell: (row) => <Verdict passed={row.passed} /> },
+    { key: 'passed', header: other ? 'Verdict A' : 'Verdict', cell: (row) => <Verdict passed={row.passed} /> },
     { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => subjectOf(row, inputs) },
     ...(hasExpected ? [{ key: 'expected', header: 'Expected', className: 'max-w-60 truncate', from: 'lg' as const, cell: (row: Result) => <span title={inputs.get(row.case_id ?? '')?.expected}>{inputs.get(row.case_id ?? '')?.expected}</span> }] : []),
     { key: 'answer', header: answer, className: 'max-w-72 truncate', from: 'md', cell: (row) => <Answer row={row} stored={inputs.get(row.case_id ?? '')?.output ?? ''} /> },
-    ...(other ? otherColumns(other, (row) => inputs.get(row.case_id ?? '')?.output ?? '') : []),
+    ...(other ? otherColumns(other) : []),
     { key: 'score', header: 'Score', number: true, cell: (row) => row.score.toFixed(2) },
     ...(hasCalls
       ? [
@@ -124,19 +124,25 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
 }
 
 /** The verdict and the answer of the other run on the same item. */
-function otherColumns(other: OtherRun, stored: (row: Result) => string): Column<Result>[] {
+function otherColumns(other: OtherRun): Column<Result>[] {
   const of = (row: Result) => other.results.get(itemKey(row))
+  // Outputs that were stored with the cases may have changed since, so only answers of models are shown.
+  const answers: Column<Result>[] = [...other.results.values()].some((row) => row.log_id !== null)
+    ? [
+        {
+          key: 'other-answer',
+          header: 'Answer B',
+          className: 'max-w-72 truncate',
+          from: 'md',
+          cell: (row) => {
+            const logId = of(row)?.log_id ?? null
+            return logId === null ? '–' : <OutputOfLog logId={logId} />
+          },
+        },
+      ]
+    : []
   return [
-    {
-      key: 'other-answer',
-      header: 'Answer B',
-      className: 'max-w-72 truncate',
-      from: 'md',
-      cell: (row) => {
-        const found = of(row)
-        return found ? <Answer row={found} stored={stored(found)} /> : '–'
-      },
-    },
+    ...answers,
     {
       key: 'other',
       header: 'Verdict B',
