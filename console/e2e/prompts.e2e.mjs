@@ -91,7 +91,7 @@ test('a label is set, promoted and rolled back after a confirmation, and version
   assert.equal((await send()).status, 200)
 
   await page.getByRole('list', { name: 'Versions' }).getByRole('button', { name: /^v2/ }).click()
-  await labels.getByRole('button', { name: 'Promote v2 to production' }).click()
+  await labels.getByRole('button', { name: 'Move to v2: production' }).click()
   const promote = page.getByRole('dialog', { name: 'Move production to v2?' })
   await promote.locator('ins', { hasText: 'two' }).waitFor()
   await inspect(page, 'prompt-promote')

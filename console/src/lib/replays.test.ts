@@ -11,6 +11,7 @@ test('changes say how much and whether that is good', () => {
   expect(relativeChange(2, 1, 'less')).toEqual({ text: '−50%', tone: 'ok' })
   expect(relativeChange(1, 1.05, 'less')).toEqual({ text: '+5.0%', tone: 'err' })
   expect(relativeChange(1, 100, 'neither')).toEqual({ text: '+99×', tone: 'muted' })
+  expect(relativeChange(1000, 4, 'less').text).toBe('−99.6%')
   expect(relativeChange(0, 1, 'less')).toEqual({ text: 'more', tone: 'err' })
   expect(relativeChange(null, 1, 'less').text).toBe('–')
   expect(relativeChange(3, 3, 'less').text).toBe('same')

@@ -27,7 +27,7 @@ export function relativeChange(before: number | null, after: number | null, bett
   if (before === 0) return { text: after > 0 ? 'more' : 'less', tone }
   const share = (after - before) / Math.abs(before)
   const size = Math.abs(share) * 100
-  return { text: `${share > 0 ? '+' : '−'}${size >= 1000 ? `${Math.round(size / 100)}×` : `${size.toFixed(size < 10 ? 1 : 0)}%`}`, tone }
+  return { text: `${share > 0 ? '+' : '−'}${size >= 1000 ? `${Math.round(size / 100)}×` : `${size.toFixed(size < 10 || (share < 0 && size > 99 && size < 100) ? 1 : 0)}%`}`, tone }
 }
 
 /** The change of a share, in percentage points. */

@@ -54,11 +54,9 @@ export function Experiment() {
               <tbody>
                 {evalIds.map((evalId) => (
                   <tr key={evalId} className="align-top">
-                    <th scope="row" className="text-left font-medium">
-                      {evals.data?.evals.find((one) => one.id === evalId)?.name ?? evalId}
-                    </th>
+                    <td className="!align-top py-2 font-medium">{evals.data?.evals.find((one) => one.id === evalId)?.name ?? evalId}</td>
                     {targets.map((target) => (
-                      <td key={target}>
+                      <td key={target} className="!align-top py-1">
                         {runs
                           .filter((run) => run.eval_id === evalId && targetName(run) === target)
                           .map((run) => (

@@ -1,4 +1,4 @@
-import type { ReactNode } from 'react'
+import { useEffect, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
 import { duration, money } from '@/lib/format'
@@ -28,6 +28,11 @@ interface ResultsProps {
 /** The loaded verdicts of a run; the table and the drawer share them. */
 function useResults(run: Schemas['EvalRun'], order: 'failed' | 'came') {
   const list = api.useInfiniteQuery('get', '/api/v1/evals/runs/{runId}/results', { params: { path: { runId: run.id }, query: { limit: 100 } } }, { ...cursorPaging, meta: { quiet: true }, refetchInterval: isRunning(run) ? 2000 : false, staleTime: isRunning(run) ? 0 : 60_000 })
+  const { refetch } = list
+  // The last verdicts come after the last poll.
+  useEffect(() => {
+    if (run.finished_at !== null) void refetch({ cancelRefetch: false })
+  }, [run.finished_at, refetch])
   const came = list.data?.pages.flatMap((page) => page.results) ?? []
   return { list, rows: order === 'failed' ? came.toSorted((a, b) => Number(a.passed) - Number(b.passed)) : came, errors: list.data?.pages[0]?.errors ?? [] }
 }

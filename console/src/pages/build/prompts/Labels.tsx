@@ -73,7 +73,7 @@ export function Labels({ shown, known, onShow }: LabelsProps) {
                 {ago(one.updated_at, Math.max(now, Date.parse(one.updated_at)))}
               </span>
               {one.version !== shown.version && (
-                <Button size="sm" needs="member" aria-label={`Promote v${shown.version} to ${one.label}`} onClick={() => setOpen({ kind: 'set', label: one.label })}>
+                <Button size="sm" needs="member" aria-label={`Move to v${shown.version}: ${one.label}`} onClick={() => setOpen({ kind: 'set', label: one.label })}>
                   Move to v{shown.version}
                 </Button>
               )}

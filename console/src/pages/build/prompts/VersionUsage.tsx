@@ -32,9 +32,18 @@ export function VersionUsage({ namespace, slug, shown, onShow }: { namespace: st
     },
     { key: 'requests', header: 'Requests', number: true, cell: (row) => integer(row.requests) },
     { key: 'errors', header: 'Errors', number: true, from: 'sm', cell: (row) => (row.requests === 0 ? '–' : percent(row.errors / row.requests)) },
-    { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.requests === 0 ? '–' : row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
-    { key: 'each', header: 'Per request', number: true, from: 'md', cell: (row) => (row.cost_usd === null || row.requests === 0 ? '–' : money(row.cost_usd / row.requests)) },
-    { key: 'p95', header: 'p50 / p95', number: true, from: 'md', cell: (row) => <span className="whitespace-nowrap">{`${duration(row.p50_ms)} / ${duration(row.p95_ms)}`}</span> },
+    {
+      key: 'cost',
+      header: 'Cost',
+      number: true,
+      cell: (row) => (
+        <>
+          {row.requests === 0 ? '–' : row.cost_usd === null ? 'no price' : cost(row.cost_usd)}
+          {row.requests > 0 && row.cost_usd !== null && <span className="block text-xs text-muted">{money(row.cost_usd / row.requests)} each</span>}
+        </>
+      ),
+    },
+    { key: 'p95', header: 'p95', number: true, from: 'sm', cell: (row) => duration(row.p95_ms) },
     { key: 'scores', header: 'Evals passed', cell: (row) => <Scores row={row} /> },
   ]
   return (

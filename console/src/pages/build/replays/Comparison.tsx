@@ -36,7 +36,7 @@ export function Comparison({ replay }: { replay: Schemas['ReplayDetail'] }) {
       name: (
         <>
           {score.eval_name}
-          <span className="block text-xs text-muted">passed, of {integer(score.judged)} judged</span>
+          <span className="block text-xs font-normal text-muted">passed, of {integer(score.judged)} judged</span>
         </>
       ),
       before: <Passed side={score.before} />,
@@ -75,11 +75,9 @@ export function Comparison({ replay }: { replay: Schemas['ReplayDetail'] }) {
           <tbody>
             {lines.map((line, at) => (
               <tr key={at}>
-                <th scope="row" className="text-left font-medium">
-                  {line.name}
-                </th>
-                <td className="num">{line.before}</td>
-                <td className="num">{line.after}</td>
+                <td className="py-1.5 font-medium">{line.name}</td>
+                <td className="num py-1.5">{line.before}</td>
+                <td className="num py-1.5">{line.after}</td>
                 <td className="num">
                   <ChangeText change={line.change} />
                 </td>

@@ -1,4 +1,4 @@
-import type { ReactNode } from 'react'
+import { useEffect, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
 import { duration, moneyColumn, plural } from '@/lib/format'
@@ -23,6 +23,11 @@ const FILTER_NAMES: Record<RowFilter, string> = { lost: 'Regressed', gained: 'Im
 function useRows(replay: Schemas['ReplayDetail'], only: RowFilter | undefined) {
   const running = isRunning(replay)
   const list = api.useInfiniteQuery('get', '/api/v1/replays/{replayId}/rows', { params: { path: { replayId: replay.id }, query: { limit: 50 } } }, { ...cursorPaging, meta: { quiet: true }, refetchInterval: running ? 3000 : false, staleTime: running ? 0 : 60_000 })
+  const { refetch } = list
+  // The last rows finish after the last poll.
+  useEffect(() => {
+    if (replay.finished_at !== null) void refetch({ cancelRefetch: false })
+  }, [replay.finished_at, refetch])
   const loaded = list.data?.pages.flatMap((page) => page.rows) ?? []
   return { list, loaded, rows: only ? loaded.filter((row) => rowMatches(row, only)) : loaded }
 }

@@ -76,10 +76,10 @@ function Scores({ row, evals }: { row: Schemas['ReplayRow']; evals: readonly Sch
       <tbody>
         {row.scores.map((score) => (
           <tr key={score.eval_id}>
-            <th scope="row" className="text-left font-normal break-words">
+            <td className="break-words">
               {evals.find((one) => one.id === score.eval_id)?.name ?? score.eval_id}
               {score.error && <span className="block text-xs text-err">{score.error}</span>}
-            </th>
+            </td>
             <td>
               <Verdict verdict={score.before} />
             </td>
