@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { call, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
+import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 
 const shared = setUp()
 const TEXT = 'You answer for {{company}}.\n\nGreet {{customer}} in one sentence.\nBe kind.'
@@ -69,6 +69,51 @@ test('a change is reviewed before it is saved, versions are compared, and an old
   await page.getByRole('button', { name: 'Clear' }).click()
   await page.getByRole('row').filter({ hasText: 'farewell' }).waitFor()
   await inspect(page, 'prompts')
+  page.clean()
+})
+
+test('a label is set, promoted and rolled back after a confirmation, and versions are compared by use', async () => {
+  const person = await signUp(shared.gateway)
+  await make(person, 'greeting', 'Greet in one sentence.')
+  await change(person, 'Greet in two sentences.')
+  const send = () => chat(shared.gateway, person.key, { text: 'hi', headers: { 'X-Gateway-Prompt': 'support/greeting@production' } })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/prompts/support/greeting?v=1' })
+  await page.getByRole('button', { name: 'Label v1' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Label v1' })
+  await dialog.getByLabel('Label', { exact: true }).fill('v2')
+  await dialog.getByRole('alert').getByText('"v2" could be taken for a version').waitFor()
+  await dialog.getByLabel('Label', { exact: true }).fill('production')
+  await inspect(page, 'prompt-label')
+  await dialog.getByRole('button', { name: 'Set label' }).click()
+  const labels = page.getByRole('list', { name: 'Labels' })
+  await labels.getByText('production').waitFor()
+  await page.getByRole('list', { name: 'Versions' }).getByText('production').waitFor()
+  assert.equal((await send()).status, 200)
+
+  await page.getByRole('list', { name: 'Versions' }).getByRole('button', { name: /^v2/ }).click()
+  await labels.getByRole('button', { name: 'Move to v2: production' }).click()
+  const promote = page.getByRole('dialog', { name: 'Move production to v2?' })
+  await promote.locator('ins', { hasText: 'two' }).waitFor()
+  await inspect(page, 'prompt-promote')
+  await promote.getByRole('button', { name: 'Promote v2 to production' }).click()
+  await labels.getByRole('button', { name: 'v2', exact: true }).waitFor()
+  assert.equal((await send()).status, 200)
+  await waitFor('both rows', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/logs')).logs.length === 2)
+
+  await labels.getByRole('button', { name: 'More of production' }).click()
+  await page.getByRole('menuitem', { name: 'Roll back to v1' }).click()
+  await page.getByRole('dialog', { name: 'Roll back production to v1?' }).getByRole('button', { name: 'Roll back' }).click()
+  await labels.getByRole('button', { name: 'v1', exact: true }).waitFor()
+  await page.getByRole('tab', { name: 'Usage and scores' }).click()
+  const usage = page.getByRole('region', { name: 'Usage by version' })
+  await usage.getByRole('row', { name: /^v1 production 1/ }).waitFor()
+  await usage.getByRole('row', { name: /^v2 1/ }).waitFor()
+  await inspect(page, 'prompt-usage')
+  await labels.getByRole('button', { name: 'More of production' }).click()
+  await page.getByRole('menuitem', { name: 'Remove label' }).click()
+  await page.getByRole('dialog', { name: 'Remove the label production?' }).getByRole('button', { name: 'Remove label' }).click()
+  await labels.waitFor({ state: 'detached' })
+  assert.equal((await send()).status, 400)
   page.clean()
 })
 

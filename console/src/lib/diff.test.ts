@@ -40,3 +40,11 @@ it('collapses unchanged lines except for the context of each change', () => {
   expect(folded).toHaveLength(7)
   expect(collapseUnchanged(diffRows('a', 'a'))).toEqual([{ kind: 'hidden', count: 1 }])
 })
+
+it('compares very different texts in bounded steps', () => {
+  const words = (prefix: string) => Array.from({ length: 5_000 }, (_, at) => `${prefix}${at}`).join(' ')
+  const [row] = diffRows(words('a'), words('b'))
+  expect(row?.left?.pieces).toEqual([{ text: words('a'), changed: true }])
+  const lines = (prefix: string) => Array.from({ length: 1_500 }, (_, at) => `${prefix}${at}`).join('\n')
+  expect(diffStats(diffRows(lines('a'), lines('b')))).toEqual({ added: 1_500, removed: 1_500 })
+})

@@ -25,11 +25,15 @@ export interface DiffStats {
   removed: number
 }
 
+/** The time of a comparison grows with the number of edits; beyond these, all of a text counts as changed. */
+const MAX_LINE_EDITS = 1_000
+const MAX_WORD_EDITS = 200
+
 export function diffRows(before: string, after: string): DiffRow[] {
   const rows: DiffRow[] = []
   let left = 1
   let right = 1
-  const parts = diffLines(before, after)
+  const parts = diffLines(before, after, { maxEditLength: MAX_LINE_EDITS }) ?? wholeText(before, after)
   for (let at = 0; at < parts.length; at++) {
     const part = parts[at]
     if (!part) continue
@@ -108,12 +112,19 @@ export function diffStats(rows: readonly DiffRow[]): DiffStats {
 }
 
 function changedRow(left: number, oldLine: string, right: number, newLine: string): DiffRow {
-  const words = diffWordsWithSpace(oldLine, newLine)
+  const words = diffWordsWithSpace(oldLine, newLine, { maxEditLength: MAX_WORD_EDITS }) ?? wholeText(oldLine, newLine)
   const side = (number: number, other: 'added' | 'removed', mine: 'added' | 'removed'): Side => ({
     number,
     pieces: words.filter((word) => !word[other]).map((word) => ({ text: word.value, changed: word[mine] === true })),
   })
   return { kind: 'changed', left: side(left, 'added', 'removed'), right: side(right, 'removed', 'added') }
+}
+
+function wholeText(before: string, after: string) {
+  return [
+    { value: before, added: false, removed: true },
+    { value: after, added: true, removed: false },
+  ]
 }
 
 function unchangedSide(number: number, text: string): Side {

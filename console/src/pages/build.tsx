@@ -3,8 +3,9 @@ import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import type { RawSearch } from '@/lib/search'
 import { shellRoute } from '@/routes'
 import { readDatasetSearch, readDatasetsSearch, type DatasetSearch, type DatasetsSearch } from './build/datasets/search'
-import { readEvalsSearch, readRunSearch, type EvalsSearch, type RunSearch } from './build/evals/search'
+import { readEvalsSearch, readExperimentSearch, readRunSearch, type EvalsSearch, type ExperimentSearch, type RunSearch } from './build/evals/search'
 import { readPlaygroundSearch, type PlaygroundSearch } from './build/playground/search'
+import { readNewReplaySearch, readReplaySearch, type NewReplaySearch, type ReplaySearch } from './build/replays/search'
 import { readShelfSearch, readSkillSearch, readSkillsSearch, type ShelfSearch, type SkillSearch, type SkillsSearch } from './build/skills/search'
 import { readPromptSearch, readPromptsSearch, type PromptSearch, type PromptsSearch } from './build/prompts/search'
 
@@ -49,11 +50,34 @@ const evalRoute = createRoute({
   path: '/evals/$evalId',
   component: lazyRouteComponent(() => import('./build/evals/Eval'), 'EvalPage'),
 })
+const experimentRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/evals/experiment',
+  validateSearch: (search: RawSearch): ExperimentSearch => readExperimentSearch(search),
+  component: lazyRouteComponent(() => import('./build/evals/Experiment'), 'Experiment'),
+})
 const runRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/evals/runs/$runId',
   validateSearch: (search: RawSearch): RunSearch => readRunSearch(search),
   component: lazyRouteComponent(() => import('./build/evals/Run'), 'RunPage'),
+})
+const replaysRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/replays',
+  component: lazyRouteComponent(() => import('./build/replays/Replays'), 'Replays'),
+})
+const newReplayRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/replays/new',
+  validateSearch: (search: RawSearch): NewReplaySearch => readNewReplaySearch(search),
+  component: lazyRouteComponent(() => import('./build/replays/NewReplay'), 'NewReplay'),
+})
+const replayRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/replays/$replayId',
+  validateSearch: (search: RawSearch): ReplaySearch => readReplaySearch(search),
+  component: lazyRouteComponent(() => import('./build/replays/Replay'), 'ReplayPage'),
 })
 const skillsRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -84,4 +108,4 @@ const shelfRoute = createRoute({
   component: lazyRouteComponent(() => import('./build/skills/Shelf'), 'Shelf'),
 })
 
-export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, runRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const
+export const buildRoutes = [promptsRoute, promptRoute, playgroundRoute, datasetsRoute, datasetRoute, evalsRoute, evalRoute, experimentRoute, runRoute, replaysRoute, newReplayRoute, replayRoute, skillsRoute, rubricRoute, installRoute, skillRoute, shelfRoute] as const

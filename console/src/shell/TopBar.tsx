@@ -12,7 +12,7 @@ import { OrgSwitcher } from './OrgSwitcher'
 
 /** Pages that show data of a time range. */
 function hasRange(path: string): boolean {
-  return path === '/' || /^\/(logs|sessions|usage|models)(\/|$)/.test(path)
+  return path === '/' || /^\/(logs|sessions|usage|models|replays\/new)(\/|$)/.test(path)
 }
 
 interface TopBarProps {

@@ -1,5 +1,5 @@
 /** Navigation entries and their keyboard shortcuts. */
-import { Activity, BellRing, Blocks, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, Gauge, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
+import { Activity, BellRing, Blocks, BookText, Boxes, Building2, ChartLine, Cog, Database, FileInput, FlaskConical, Gauge, KeyRound, LayoutDashboard, MessagesSquare, Play, Plug, Repeat, ScrollText, Send, Share2, Sparkles, Users, Wallet, Waypoints, type LucideIcon } from 'lucide-react'
 
 export interface NavItem {
   to: string
@@ -34,6 +34,7 @@ export const NAV: readonly NavGroup[] = [
       { to: '/playground', name: 'Playground', icon: Play, key: 'y', docs: 'playground' },
       { to: '/datasets', name: 'Datasets', icon: Database, key: 'd', docs: 'datasets' },
       { to: '/evals', name: 'Evals', icon: FlaskConical, key: 'e', docs: 'evals' },
+      { to: '/replays', name: 'Replay', icon: Repeat, key: 'r', docs: 'replay' },
       { to: '/skills', name: 'Skills', icon: Sparkles, docs: 'skills' },
     ],
   },

@@ -130,6 +130,7 @@ export function Logs() {
             pause={live ? { paused, onToggle: togglePause } : null}
             onExport={() => setExporting('all')}
             onAlert={() => void navigate({ to: '/alerts', search: { new: 'yes', query: effective || undefined } })}
+            onReplay={() => void navigate({ to: '/replays/new', search: { query: text || undefined } })}
             end={<ColumnsMenu columns={all} width={width} prefs={prefs} onChange={setLogsPrefs} />}
           >
             <ViewsMenu

@@ -185,6 +185,7 @@ pub const ROUTES: &[Route] = &[
 pub const UNRECORDED: &[(&str, &str)] = &[
     ("post /prompts/{namespace}/{slug}/render", "reads a prompt"),
     ("post /datasets/{datasetId}/sample", "reads cases"),
+    ("post /datasets/{datasetId}/eval/estimate", "reads cases and prices"),
     ("post /replays/estimate", "reads log rows and prices"),
     ("post /skills/install/{path}", "reads a git repository"),
     ("post /otel/v1/traces", "adds log rows"),

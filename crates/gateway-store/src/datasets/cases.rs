@@ -274,6 +274,13 @@ pub async fn cases_by_id(db: &Db, dataset: DatasetRef, ids: &[CaseId]) -> Result
     Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
 }
 
+/// The characters of all inputs of an edition.
+pub async fn input_chars(db: &Db, dataset: DatasetRef) -> Result<i64, StoreError> {
+    let sum = "CAST(COALESCE(SUM(LENGTH(c.input)), 0) AS BIGINT) AS found";
+    let row = db.opt(select(sum, dataset, "TRUE", ""), args![dataset.org, dataset.id]).await?;
+    row.map_or(Ok(0), |row| row.get("found"))
+}
+
 fn select(columns: &str, dataset: DatasetRef, condition: &str, order: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!(
         "SELECT {columns} FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \

@@ -55,6 +55,7 @@ mod docs;
 mod docs_pages;
 mod eval_budgets;
 mod eval_crash;
+mod eval_estimates;
 mod eval_live;
 mod eval_results;
 mod eval_runs;

@@ -8,6 +8,7 @@ import { useAction } from '@/lib/useAction'
 import { Badge, Button, ConfirmDialog, ErrorPanel, Field, FormDialog, Input, Menu, MenuItem, Page, Section, SkeletonRows, Switch, toast, toastError, usePermissionReason } from '@/ui'
 import { Json } from '@/ui/Json'
 import { EvalForm } from './EvalForm'
+import { PassRateChart } from './PassRateChart'
 import { RunList } from './RunList'
 import { RunOnDataset } from './RunOnDataset'
 
@@ -79,6 +80,7 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
     >
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(260px,340px)]">
         <div className="flex min-w-0 flex-col gap-4">
+          <PassRateChart evalId={value.id} />
           <RunList evalId={value.id} />
         </div>
         <Section title="Definition">

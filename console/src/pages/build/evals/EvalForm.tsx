@@ -4,29 +4,12 @@ import { invalidate } from '@/api/query'
 import { compact, percent } from '@/lib/format'
 import { fieldsOf, parseFormValues, toFormValues, type FormValues } from '@/lib/schemaForm'
 import { useAction } from '@/lib/useAction'
-import { Dialog, ErrorPanel, Field, FormDialog, Input, Select, SkeletonRows, Switch } from '@/ui'
+import { Dialog, ErrorPanel, Field, FormDialog, Input, SkeletonRows, Switch } from '@/ui'
+import { EvaluatorCards } from './EvaluatorCards'
 import { SchemaFields } from './SchemaFields'
 import { TryIt } from './TryIt'
 
 type Eval = Schemas['Eval']
-
-const EVALUATOR_NAMES: Readonly<Record<string, string>> = {
-  is_json: 'Valid JSON',
-  json_schema: 'Matches a JSON schema',
-  contains: 'Contains text',
-  not_contains: 'Does not contain text',
-  equals: 'Equals the expected value',
-  regex: 'Matches a regular expression',
-  starts_with: 'Starts with text',
-  ends_with: 'Ends with text',
-  length: 'Length',
-  latency: 'Latency',
-  cost: 'Cost',
-  status_ok: 'Request succeeded',
-  levenshtein: 'Similar spelling (edit distance)',
-  embedding: 'Similar meaning (embeddings)',
-  judge: 'Judged by a model',
-}
 
 interface EvalFormProps {
   /** Omitted for a new eval. */
@@ -69,7 +52,7 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
   const refused = Object.fromEntries(Object.entries(save.fields).map(([field, message]) => [field.replace(/^config\./, ''), message]))
   return (
     <FormDialog
-      size="md"
+      size="lg"
       onClose={onClose}
       title={value ? `Change ${value.name}` : 'New eval'}
       description={value && 'Runs under way keep the old definition.'}
@@ -80,26 +63,16 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
       <Field label="Name" error={save.fields['name']}>
         <Input required autoFocus value={name} onChange={(event) => setName(event.target.value)} />
       </Field>
-      <Field label="Judged by" hint={evaluator?.description}>
-        <Select
-          value={chosen}
-          onChange={(event) => {
-            setChosen(event.target.value)
-            setTyped({})
-            setTouched(false)
-          }}
-        >
-          {(['static', 'similarity', 'llm'] as const).map((kind) => (
-            <optgroup key={kind} label={{ static: 'Checks', similarity: 'Closeness to a reference', llm: 'Another model' }[kind]}>
-              {evaluators.filter((one) => one.type === kind).map((one) => (
-                <option key={one.evaluator} value={one.evaluator}>
-                  {EVALUATOR_NAMES[one.evaluator] ?? one.evaluator}
-                </option>
-              ))}
-            </optgroup>
-          ))}
-        </Select>
-      </Field>
+      <EvaluatorCards
+        evaluators={evaluators}
+        chosen={chosen}
+        onChoose={(next) => {
+          setChosen(next)
+          setTyped({})
+          setTouched(false)
+        }}
+      />
+      {evaluator && <p className="text-xs text-muted">{evaluator.description}</p>}
       <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={(next) => { setTyped(next); save.reset() }} />
       <OnlineSampling enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
       <TryIt definition={body} blocked={isValid ? false : 'Fill in what is needed first'} />

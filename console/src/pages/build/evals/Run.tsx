@@ -2,16 +2,17 @@ import { getRouteApi, Link } from '@tanstack/react-router'
 import { Ban } from 'lucide-react'
 import { api, client, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
-import { duration, percent, time, integer } from '@/lib/format'
+import { duration, integer, money, percent, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { answeredBy, judgedOn } from '@/lib/runs'
 import { useAction } from '@/lib/useAction'
 import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
 import { WithLogDrawer } from '../../observe/log/LogDrawer'
 import { isRunning, passRate, RUN_TONE, useDatasetNames } from './RunList'
-import { Results } from './Results'
+import { Results, WithResultDrawer } from './Results'
 import { RunCompare } from './RunCompare'
 import type { RunSearch } from './search'
+import { useRunUsage } from './useRunUsage'
 
 const route = getRouteApi('/shell/evals/runs/$runId')
 type Run = Schemas['EvalRun']
@@ -25,20 +26,25 @@ export function RunPage() {
   const query = api.useQuery('get', '/api/v1/evals/runs/{runId}', { params: { path: { runId } } }, { meta: { quiet: true }, refetchInterval: (latest) => pollInterval(latest.state.data, latest.state.dataUpdateCount) })
   return (
     <WithLogDrawer logId={search.log} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab })} onClose={() => set({ log: undefined, tab: undefined })}>
-      <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
-        {query.isError ? (
-          <Page title="Run">
+      {query.data ? (
+        // The drawer of a request covers that of a verdict, which is there again afterwards.
+        <WithResultDrawer run={query.data} to={search.with} order={search.order ?? 'failed'} item={search.log === undefined ? search.item : undefined} onItem={(item) => set({ item })} onLog={(log) => set({ log })}>
+          <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
+            <Loaded run={query.data} search={search} set={set} />
+          </div>
+        </WithResultDrawer>
+      ) : (
+        <Page title="Run">
+          {query.isError ? (
             <ErrorPanel error={query.error} what="this run" onRetry={() => void query.refetch()} />
-          </Page>
-        ) : !query.data ? (
-          <Page title="Run">
-            <SkeletonCards />
-            <SkeletonRows />
-          </Page>
-        ) : (
-          <Loaded run={query.data} search={search} set={set} />
-        )}
-      </div>
+          ) : (
+            <>
+              <SkeletonCards />
+              <SkeletonRows />
+            </>
+          )}
+        </Page>
+      )}
     </WithLogDrawer>
   )
 }
@@ -100,16 +106,24 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
           {run.error}
         </p>
       )}
-      <div className="grid grid-cols-2 gap-3 lg:grid-cols-4">
+      <div className="grid grid-cols-2 gap-3 lg:grid-cols-5">
         <Stat label="Passed" value={percent(passRate(run))} note={`${integer(run.passed)} of ${integer(run.passed + run.failed)}`} />
         <Stat label="Failed" value={integer(run.failed)} />
         <Stat label="Errors" value={integer(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
+        <RunCost run={run} />
         <Stat label="Took" value={run.started_at === null ? '–' : duration((run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at))} />
       </div>
       <RunCompare run={run} to={search.with} onTo={(to) => set({ with: to })} onLog={(log) => set({ log })} />
-      <Results run={run} order={search.order ?? 'failed'} onOrder={(order) => set({ order: order === 'came' ? 'came' : undefined })} selected={search.log} onLog={(log) => set({ log })} />
+      <Results run={run} to={search.with} order={search.order ?? 'failed'} onOrder={(order) => set({ order: order === 'came' ? 'came' : undefined })} item={search.item} onItem={(item) => set({ item })} onLog={(log) => set({ log })} />
     </Page>
   )
+}
+
+/** What the calls of the run cost, those of judges included. */
+function RunCost({ run }: { run: Run }) {
+  const { usage } = useRunUsage(run)
+  if (!usage || usage.requests === 0) return <Stat label="Cost" value="–" note={usage ? 'no model was called' : undefined} />
+  return <Stat label="Cost" value={usage.cost_usd === null ? 'no price' : money(usage.cost_usd)} note={`${plural(usage.requests, 'call')}, p50 ${duration(usage.p50_ms)}`} />
 }
 
 /** Progress bar of passed and failed items. */

@@ -1,12 +1,25 @@
 import { useNavigate } from '@tanstack/react-router'
+import { Plus, X } from 'lucide-react'
 import { useState } from 'react'
-import { api, client, unwrap } from '@/api/client'
+import { api, client, unwrap, type Schemas } from '@/api/client'
+import { ApiError, asApiError } from '@/api/error'
 import { invalidate } from '@/api/query'
 import { plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
-import { Field, FormDialog, Radio, Select } from '@/ui'
-import { usePrompts } from '../prompts/usePrompts'
+import { Button, Field, FormDialog, Input, Radio, Select } from '@/ui'
+import { EvalChoice } from '../shared/EvalChoice'
 import { ModelPicker } from '../shared/ModelPicker'
+import { PromptPicker, type PromptTarget } from '../shared/PromptPicker'
+import { RunEstimate } from './RunEstimate'
+
+const MAX_EVALS = 10
+const MAX_TARGETS = 10
+
+interface Target {
+  provider: string
+  model: string
+  prompt: PromptTarget | null
+}
 
 interface RunOnDatasetProps {
   /** Preselected eval and dataset; missing ones are selected in the form. */
@@ -14,76 +27,96 @@ interface RunOnDatasetProps {
   datasetId?: string
   version?: number | undefined
   /** What is evaluated, if it is already known. */
-  initial?: { provider: string; model: string; prompt?: { namespace: string; slug: string; version: number | null } | null }
+  initial?: readonly { provider: string; model: string; prompt?: PromptTarget | null }[]
   onClose(): void
 }
 
-/** Starts a run over a dataset, on its stored outputs or on fresh model output. */
+const DEFAULT_TARGET: Target = { provider: 'sandbox', model: 'sandbox-small', prompt: null }
+
+/** Starts runs over a dataset: one for each eval and model, or one for each eval on the stored outputs. */
 export function RunOnDataset({ evalId, datasetId, version, initial, onClose }: RunOnDatasetProps) {
   const navigate = useNavigate()
-  const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } }, { enabled: evalId === undefined })
+  const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } })
   const datasets = api.useQuery('get', '/api/v1/datasets', { params: { query: { limit: 200 } } })
-  const { prompts } = usePrompts()
-  const [chosenEval, setChosenEval] = useState('')
+  const [chosenEvals, setChosenEvals] = useState<number[] | null>(evalId === undefined ? null : [evalId])
   const [chosenDataset, setChosenDataset] = useState('')
   const [chosenVersion, setChosenVersion] = useState(version)
   const [withModel, setWithModel] = useState(true)
-  const [target, setTarget] = useState({ provider: initial?.provider ?? 'sandbox', model: initial?.model ?? 'sandbox-small' })
-  const [prompt, setPrompt] = useState(initial?.prompt ? `${initial.prompt.namespace}/${initial.prompt.slug}` : '')
-  const [promptVersion, setPromptVersion] = useState(initial?.prompt?.version ?? null)
-  const latestVersion = prompts.find((one) => `${one.namespace}/${one.slug}` === prompt)?.version ?? 0
-  const selectedEval = evalId ?? (Number(chosenEval) || evals.data?.evals[0]?.id)
-  const selectedDataset = datasets.data?.datasets.find((one) => one.id === (datasetId ?? chosenDataset)) ?? (datasetId === undefined ? datasets.data?.datasets[0] : undefined)
+  const [targets, setTargets] = useState<Target[]>(() => initial?.slice(0, MAX_TARGETS).map(({ prompt = null, ...one }) => ({ ...one, prompt })) ?? [DEFAULT_TARGET])
+  const [answerTokens, setAnswerTokens] = useState('500')
+  // The first eval is chosen until the user decides.
+  const evalIds = chosenEvals ?? evals.data?.evals.slice(0, 1).map((one) => one.id) ?? []
+  const dataset = datasets.data?.datasets.find((one) => one.id === (datasetId ?? chosenDataset)) ?? (datasetId === undefined ? datasets.data?.datasets[0] : undefined)
+  const requests: Schemas['EvalTarget'][] = withModel ? targets.map(({ provider, model, prompt }) => ({ provider, model: model.trim(), prompt })) : []
+  const runs = evalIds.length * Math.max(1, requests.length)
+
   const run = useAction(async () => {
-    if (selectedEval === undefined || !selectedDataset) return
-    const [namespace = '', slug = ''] = prompt.split('/')
-    const body = { eval_id: selectedEval, version: chosenVersion, target: withModel ? { ...target, prompt: prompt === '' ? null : { namespace, slug, version: promptVersion } } : null }
-    const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/eval', { params: { path: { datasetId: selectedDataset.id } }, body }))
+    if (!dataset) return
+    const started: number[] = []
+    // One after the other, so that the runs are listed in this order and a refusal stops the rest.
+    for (const target of requests.length > 0 ? requests : [null]) {
+      for (const id of evalIds) {
+        try {
+          const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/eval', { params: { path: { datasetId: dataset.id } }, body: { eval_id: id, version: chosenVersion, target } }))
+          started.push(created.id)
+        } catch (failure) {
+          if (started.length === 0) throw failure
+          const { code, message, status } = asApiError(failure)
+          throw new ApiError(status, { code, message: `${plural(started.length, 'run was', 'runs were')} started, then: ${message}` })
+        }
+      }
+    }
     await invalidate('/api/v1/evals/runs')
-    await navigate({ to: '/evals/runs/$runId', params: { runId: String(created.id) } })
+    if (started.length === 1) await navigate({ to: '/evals/runs/$runId', params: { runId: String(started[0]) } })
+    else await navigate({ to: '/evals/experiment', search: { runs: started.join(',') } })
   })
-  const blocked = evals.data?.evals.length === 0 ? 'There is no eval yet: define one first' : datasets.data?.datasets.length === 0 ? 'There is no dataset yet: create one first' : false
+  const change = (at: number, target: Partial<Target>) => setTargets(targets.map((one, index) => (index === at ? { ...one, ...target } : one)))
+  const missing = evals.data?.evals.length === 0 ? 'There is no eval yet: define one first' : datasets.data?.datasets.length === 0 ? 'There is no dataset yet: create one first' : null
+  const blocked = missing ?? (evalIds.length === 0 ? 'Choose an eval' : requests.some((one) => one.model === '') ? 'Choose a model' : false)
   return (
-    <FormDialog
-      onClose={onClose}
-      title="Run eval on a dataset"
-      action={run}
-      submit="Start run"
-      blocked={blocked}
-    >
-      {blocked && <p className="text-muted">{blocked}.</p>}
-      {evalId === undefined && (
-        <Field label="Eval">
-          <Select value={String(selectedEval ?? '')} onChange={(event) => setChosenEval(event.target.value)} options={evals.data?.evals.map((one) => ({ value: String(one.id), label: `${one.name} (${one.evaluator})` })) ?? []} />
+    <FormDialog size="lg" onClose={onClose} title="Run evals on a dataset" action={run} submit={runs > 1 ? `Start ${runs} runs` : 'Start run'} blocked={blocked}>
+      {missing && <p className="text-muted">{missing}.</p>}
+      <EvalChoice chosen={evalIds} onChange={setChosenEvals} max={MAX_EVALS} none="There is no eval yet." about="Evals: each is a run of its own." />
+      <div className="grid gap-3 sm:grid-cols-2">
+        {datasetId === undefined && (
+          <Field label="Dataset">
+            <Select value={dataset?.id ?? ''} onChange={(event) => { setChosenDataset(event.target.value); setChosenVersion(undefined) }} options={datasets.data?.datasets.map((one) => ({ value: one.id, label: `${one.name}, ${plural(one.case_count, 'case')}` })) ?? []} />
+          </Field>
+        )}
+        <Field label="Version" hint="Runs on the same version can be compared case by case">
+          <Select value={String(chosenVersion ?? '')} onChange={(event) => setChosenVersion(event.target.value === '' ? undefined : Number(event.target.value))} options={[{ value: '', label: 'Working copy, as it is now' }, ...Array.from({ length: dataset?.current_version ?? 0 }, (_, at) => ({ value: String((dataset?.current_version ?? 0) - at), label: `Version ${(dataset?.current_version ?? 0) - at}` }))]} />
         </Field>
-      )}
-      {datasetId === undefined && (
-        <Field label="Dataset">
-          <Select value={selectedDataset?.id ?? ''} onChange={(event) => { setChosenDataset(event.target.value); setChosenVersion(undefined) }} options={datasets.data?.datasets.map((one) => ({ value: one.id, label: `${one.name}, ${one.case_count} cases` })) ?? []} />
-        </Field>
-      )}
-      <Field label="Version" hint="Runs on the same version can be compared case by case">
-        <Select value={String(chosenVersion ?? '')} onChange={(event) => setChosenVersion(event.target.value === '' ? undefined : Number(event.target.value))} options={[{ value: '', label: 'Working copy, as it is now' }, ...Array.from({ length: selectedDataset?.current_version ?? 0 }, (_, at) => ({ value: String((selectedDataset?.current_version ?? 0) - at), label: `Version ${(selectedDataset?.current_version ?? 0) - at}` }))]} />
-      </Field>
+      </div>
       <fieldset className="flex flex-col gap-2">
         <legend className="mb-1 text-sm font-medium">What is judged</legend>
-        <Radio name="judged" label="New answers of a model" hint="Each input is sent to the model first." checked={withModel} onChange={() => setWithModel(true)} />
+        <Radio name="judged" label="New answers of models" hint="Each input is sent to each model first." checked={withModel} onChange={() => setWithModel(true)} />
         <Radio name="judged" label="Outputs stored in the dataset" hint="metadata.output of each case, or its expected value." checked={!withModel} onChange={() => setWithModel(false)} />
       </fieldset>
       {withModel && (
         <>
-          <ModelPicker provider={target.provider} model={target.model} onChange={(provider, model) => setTarget({ provider, model })} />
-          <Field label="Prompt" hint="Its variables are filled from the fields of each input; {{input}} is all of it">
-            <Select value={prompt} onChange={(event) => { setPrompt(event.target.value); setPromptVersion(null) }} options={[{ value: '', label: 'None: the input is sent as the user message' }, ...prompts.map((one) => `${one.namespace}/${one.slug}`)]} />
-          </Field>
-          {prompt !== '' && (
-            <Field label="Version of the prompt">
-              <Select value={String(promptVersion ?? '')} onChange={(event) => setPromptVersion(event.target.value === '' ? null : Number(event.target.value))} options={[{ value: '', label: 'Latest' }, ...Array.from({ length: latestVersion }, (_, at) => ({ value: String(latestVersion - at), label: `v${latestVersion - at}` }))]} />
+          <ol className="flex flex-col gap-2" aria-label="Models">
+            {targets.map((target, at) => (
+              <li key={at} className="card flex items-start gap-2 bg-sunken p-2">
+                <div className="grid min-w-0 flex-1 gap-2 md:grid-cols-2">
+                  <ModelPicker provider={target.provider} model={target.model} onChange={(provider, model) => change(at, { provider, model })} />
+                  <PromptPicker value={target.prompt} onChange={(prompt) => change(at, { prompt })} none="None: the input is the user message" />
+                </div>
+                <Button size="sm" kind="ghost" square aria-label={`Remove model ${at + 1}`} blocked={targets.length === 1 && 'One model must stay'} icon={<X size={14} aria-hidden />} onClick={() => setTargets(targets.toSpliced(at, 1))} />
+              </li>
+            ))}
+          </ol>
+          <div className="flex flex-wrap items-end justify-between gap-3">
+            <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={targets.length >= MAX_TARGETS && `${MAX_TARGETS} are the most`} onClick={() => setTargets([...targets, targets.at(-1) ?? DEFAULT_TARGET])}>
+              Add model
+            </Button>
+            <Field label="Tokens of an answer (assumed)" className="w-52">
+              <Input type="number" min={1} max={1_000_000} value={answerTokens} onChange={(event) => setAnswerTokens(event.target.value)} />
             </Field>
-          )}
-          {selectedDataset && <p className="text-xs text-muted">{plural(selectedDataset.case_count, 'call')} to the model{selectedDataset.case_count > 0 && ', each priced like every other request'}.</p>}
+          </div>
+          <p className="text-xs text-muted">Variables of a prompt are filled from the fields of each input; {'{{input}}'} is all of it.</p>
         </>
       )}
+      {dataset && blocked === false && <RunEstimate datasetId={dataset.id} request={{ eval_ids: evalIds, version: chosenVersion ?? null, targets: requests, output_tokens: Math.max(1, Math.trunc(Number(answerTokens)) || 1) }} />}
     </FormDialog>
   )
 }

@@ -15,9 +15,16 @@ export interface RunSearch {
   order?: 'came'
   /** Id of the run to compare with. */
   with?: number
+  /** Id of the verdict in the drawer. */
+  item?: number
   /** Id of the request in the drawer. */
   log?: number
   tab?: LogTab
+}
+
+export interface ExperimentSearch {
+  /** Ids of runs, separated by commas. */
+  runs?: string
 }
 
 export function readEvalsSearch(search: RawSearch): EvalsSearch {
@@ -25,5 +32,9 @@ export function readEvalsSearch(search: RawSearch): EvalsSearch {
 }
 
 export function readRunSearch(search: RawSearch): RunSearch {
-  return { order: oneOf(search['order'], ['came'] as const), with: integer(search['with']), log: integer(search['log']), tab: oneOf(search['tab'], LOG_TABS) }
+  return { order: oneOf(search['order'], ['came'] as const), with: integer(search['with']), item: integer(search['item']), log: integer(search['log']), tab: oneOf(search['tab'], LOG_TABS) }
+}
+
+export function readExperimentSearch(search: RawSearch): ExperimentSearch {
+  return { runs: text(search['runs']) }
 }

@@ -1,18 +1,20 @@
 import { Link } from '@tanstack/react-router'
-import { EllipsisVertical, Maximize2, Minimize2, RotateCw, SlidersHorizontal, Square, Trash2 } from 'lucide-react'
+import { BookText, EllipsisVertical, Maximize2, Minimize2, RotateCw, SlidersHorizontal, Square, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { cx } from '@/lib/cx'
 import { compact, duration, money } from '@/lib/format'
 import { Badge, Button, CopyButton, Menu, MenuItem } from '@/ui'
 import { ModelPicker } from '../shared/ModelPicker'
+import { PromptPicker } from '../shared/PromptPicker'
 import { ParamFields } from './ParamFields'
-import { NO_PARAMS, type ColumnSetup, type Params } from './setup'
+import { NO_PARAMS, type ColumnSetup, type Setup } from './setup'
 import { isRunning, type ColumnResult } from './usePlaygroundRuns'
 
 interface ColumnCardProps {
   number: number
   column: ColumnSetup
-  shared: Params
+  /** What applies to all columns. */
+  shared: Pick<Setup, 'params' | 'prompt'>
   cell: ColumnResult | undefined
   focused: boolean
   alone: boolean
@@ -27,6 +29,7 @@ interface ColumnCardProps {
 /** One model column with its output. */
 export function ColumnCard({ number, column, shared, cell, focused, alone, blocked, onChange, onRemove, onRun, onStop, onFocus }: ColumnCardProps) {
   const [tuning, setTuning] = useState(false)
+  const [ownPrompt, setOwnPrompt] = useState(false)
   const busy = isRunning(cell)
   const name = `${column.provider}/${column.model}`
   return (
@@ -43,6 +46,9 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
             <MenuItem icon={<SlidersHorizontal size={14} aria-hidden />} onSelect={() => setTuning(!tuning)}>
               Own settings
             </MenuItem>
+            <MenuItem icon={<BookText size={14} aria-hidden />} onSelect={() => (column.prompt || ownPrompt ? (onChange({ ...column, prompt: null }), setOwnPrompt(false)) : setOwnPrompt(true))}>
+              {column.prompt || ownPrompt ? 'Prompt as for all' : 'Other prompt or version'}
+            </MenuItem>
             <MenuItem icon={focused ? <Minimize2 size={14} aria-hidden /> : <Maximize2 size={14} aria-hidden />} blocked={alone && !focused && 'It is the only one'} onSelect={onFocus}>
               {focused ? 'Show all columns' : 'Show only this one'}
             </MenuItem>
@@ -52,10 +58,11 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
           </Menu>
         </div>
         <ModelPicker quiet provider={column.provider} model={column.model} onChange={(provider, model) => onChange({ ...column, provider, model })} />
+        {(ownPrompt || column.prompt) && <PromptPicker quiet value={column.prompt ?? null} onChange={(prompt) => onChange({ ...column, prompt })} none={shared.prompt ? 'Prompt as for all columns' : 'No prompt'} />}
       </header>
       {tuning && (
         <div className="border-b border-line p-3">
-          <ParamFields params={column.params ?? NO_PARAMS} placeholder={shared} onChange={(params) => onChange({ ...column, params })} />
+          <ParamFields params={column.params ?? NO_PARAMS} placeholder={shared.params} onChange={(params) => onChange({ ...column, params })} />
           <Button size="sm" className="mt-2" blocked={column.params === null && 'There are none'} onClick={() => onChange({ ...column, params: null })}>
             As for all
           </Button>
@@ -83,7 +90,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
             <span className="block font-mono text-xs">{cell.failure.code}</span>
           </p>
         )}
-        {cell.state === 'done' && cell.output === '' && <span className="text-muted">The model answered without a text.</span>}
+        {cell.state === 'done' && cell.output === '' && <span className="text-muted">{cell.run?.finish_reason === 'tool_calls' ? 'The model called a tool: open the log to see the call.' : 'The model answered without a text.'}</span>}
       </div>
       {cell.output !== '' && (
         <div className="absolute top-1.5 right-3">

@@ -1,8 +1,11 @@
-import { Field, Input, TextArea } from '@/ui'
+import { useState } from 'react'
+import { Button, Field, Input, TextArea } from '@/ui'
 import type { Params } from './setup'
 
 /** Model parameters. Empty fields use the provider's default. */
 export function ParamFields({ params, onChange, placeholder }: { params: Params; onChange(params: Params): void; placeholder?: Params }) {
+  const [opened, setOpened] = useState(false)
+  const open = opened || params.tools !== '' || params.schema !== ''
   const number = (name: 'temperature' | 'max_tokens' | 'top_p', label: string, step: string) => (
     <Field label={label}>
       <Input type="number" min={0} step={step} value={params[name]} placeholder={placeholder?.[name] || 'default'} onChange={(event) => onChange({ ...params, [name]: event.target.value })} />
@@ -15,6 +18,22 @@ export function ParamFields({ params, onChange, placeholder }: { params: Params;
         {number('max_tokens', 'Max tokens', '1')}
         {number('top_p', 'Top p', '0.05')}
       </div>
+      {open ? (
+        <>
+          <Field label="Tools (JSON array)" hint="Tools are not run: a call of one is the answer">
+            <TextArea mono rows={4} value={params.tools} placeholder={placeholder?.tools || '[{"type": "function", "function": {"name": "weather"}}]'} onChange={(event) => onChange({ ...params, tools: event.target.value })} />
+          </Field>
+          <Field label="JSON schema of the answer" hint="Sent as response_format">
+            <TextArea mono rows={4} value={params.schema} placeholder={placeholder?.schema || '{"type": "object"}'} onChange={(event) => onChange({ ...params, schema: event.target.value })} />
+          </Field>
+        </>
+      ) : (
+        <div>
+          <Button size="sm" onClick={() => setOpened(true)}>
+            Tools and JSON schema
+          </Button>
+        </div>
+      )}
       <Field label="Extra parameters (JSON)" hint="Merged into the request">
         <TextArea mono rows={1} className="!min-h-[30px]" value={params.more} placeholder={placeholder?.more || '{"seed": 7}'} onChange={(event) => onChange({ ...params, more: event.target.value })} />
       </Field>

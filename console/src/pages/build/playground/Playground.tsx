@@ -1,6 +1,7 @@
 import { getRouteApi } from '@tanstack/react-router'
 import { Diff, FlaskConical, History as HistoryIcon, Play, Plus, Save, Square } from 'lucide-react'
-import { useState, type KeyboardEvent } from 'react'
+import { useMemo, useState, type KeyboardEvent } from 'react'
+import { atVersion } from '@/lib/promptVersions'
 import { usePersistentState } from '@/lib/usePersistentState'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
 import { Button, DockedDrawer, Page, usePermissionReason } from '@/ui'
@@ -11,7 +12,7 @@ import { History } from './History'
 import { InputPanel } from './InputPanel'
 import { SaveAsVersion } from './SaveAsVersion'
 import type { PlaygroundSearch } from './search'
-import { addColumn, DEFAULT_SETUP, MAX_COLUMNS, validateSetup, type ColumnSetup, type Setup } from './setup'
+import { addColumn, DEFAULT_SETUP, MAX_COLUMNS, restoreSetup, validateSetup, type ColumnSetup, type Setup } from './setup'
 import { isRunning, usePlaygroundRuns, type ColumnResults } from './usePlaygroundRuns'
 import { useInitialSetup } from './useInitialSetup'
 
@@ -21,7 +22,8 @@ const route = getRouteApi('/shell/playground')
 export function Playground() {
   const search: PlaygroundSearch = route.useSearch()
   const navigate = route.useNavigate()
-  const [setup, setSetup] = usePersistentState<Setup>('playground', DEFAULT_SETUP)
+  const [kept, setSetup] = usePersistentState<Setup>('playground', DEFAULT_SETUP)
+  const setup = useMemo(() => restoreSetup(kept), [kept])
   const [focus, setFocus] = useState<number | null>(null)
   const [open, setOpen] = useState<'save' | 'compare' | 'evaluate' | null>(null)
   const { results, setResults, start, stop, stopAll } = usePlaygroundRuns()
@@ -55,7 +57,7 @@ export function Playground() {
   const shown = setup.columns.filter((column) => focus === null || column.id === focus)
   const outputs = setup.columns.flatMap((column) => {
     const cell = results[column.id]
-    return cell && cell.output !== '' ? [{ id: column.id, name: `${column.provider}/${column.model}`, text: cell.output }] : []
+    return cell && cell.output !== '' ? [{ id: column.id, name: columnName(column), text: cell.output }] : []
   })
   return (
     <DockedDrawer open={search.history === 'open'} onClose={() => set({ history: undefined })} label="History" head={<h2 className="py-1 text-base">History</h2>} content={<History shown={search.run} onOpen={(id) => set({ run: id })} />}>
@@ -99,7 +101,7 @@ export function Playground() {
                       key={column.id}
                       number={setup.columns.indexOf(column) + 1}
                       column={column}
-                      shared={setup.params}
+                      shared={setup}
                       cell={results[column.id]}
                       focused={focus === column.id}
                       alone={setup.columns.length === 1}
@@ -126,11 +128,15 @@ export function Playground() {
           </div>
         </Page>
       </div>
-      {open === 'evaluate' && setup.columns[0] && <RunOnDataset initial={{ provider: setup.columns[0].provider, model: setup.columns[0].model.trim(), prompt: setup.prompt }} onClose={() => setOpen(null)} />}
+      {open === 'evaluate' && setup.columns[0] && <RunOnDataset initial={setup.columns.map(({ provider, model, prompt }) => ({ provider, model: model.trim(), prompt: prompt ?? setup.prompt }))} onClose={() => setOpen(null)} />}
       {open === 'save' && <SaveAsVersion setup={setup} onClose={() => setOpen(null)} />}
       {open === 'compare' && <CompareTexts outputs={outputs} onClose={() => setOpen(null)} />}
     </DockedDrawer>
   )
+}
+
+function columnName({ provider, model, prompt }: ColumnSetup): string {
+  return `${provider}/${model}${prompt ? `, ${prompt.slug}${atVersion(prompt.version)}` : ''}`
 }
 
 /** Progress announcement for screen readers. */

@@ -19,7 +19,7 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
   const [namespace, setNamespace] = useState(chosen?.namespace ?? '')
   const [slug, setSlug] = useState(chosen?.slug ?? '')
   const [edited, setEdited] = useState<string | null>(null)
-  const content = edited ?? template.data?.content ?? messagesText(setup)
+  const content = edited ?? setup.draft ?? template.data?.content ?? messagesText(setup)
   const existing = prompts.find((prompt) => prompt.namespace === namespace && prompt.slug === slug)
   const save = useAction(async () => {
     const saved = await unwrap(client.POST('/api/v1/playground/save-version', { body: { namespace, slug, content } }))
@@ -61,7 +61,7 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
 /** System and user messages, separated by a blank line. */
 function messagesText(setup: Setup): string {
   return setup.messages
-    .filter((message) => message.role !== 'assistant' && message.content !== '')
+    .filter((message) => (message.role === 'system' || message.role === 'user') && message.content !== '')
     .map((message) => message.content)
     .join('\n\n')
 }

@@ -1,14 +1,27 @@
 /** Playground setup: input, parameters and target models. */
 import type { Schemas } from '@/api/client'
 import { isRecord } from '@/api/error'
-import { plainText, parseRequest } from '@/lib/conversation'
+import { renderPreview, variablesOf } from '@/lib/template'
+import type { PromptTarget } from '../shared/PromptPicker'
 
-export const ROLES = ['system', 'user', 'assistant'] as const
+export const ROLES = ['system', 'user', 'assistant', 'tool'] as const
 export type Role = (typeof ROLES)[number]
 
 export interface Message {
   role: Role
   content: string
+  /** Data URLs, or remote URLs, which the console does not load. */
+  images?: string[]
+  /** Tool calls of an assistant message, as in chat completions. */
+  toolCalls?: ToolCall[]
+  /** The call that a tool message answers. */
+  toolCallId?: string
+}
+
+export interface ToolCall {
+  id: string
+  type: 'function'
+  function: { name: string; arguments: string }
 }
 
 /** Raw input text; empty parameters are omitted. */
@@ -16,6 +29,10 @@ export interface Params {
   temperature: string
   max_tokens: string
   top_p: string
+  /** Tools as a JSON array. */
+  tools: string
+  /** JSON schema of the answer. */
+  schema: string
   /** Other parameters as a JSON object. */
   more: string
 }
@@ -26,30 +43,43 @@ export interface ColumnSetup {
   model: string
   /** Overrides of the shared parameters, or null. */
   params: Params | null
-}
-
-export interface PromptChoice {
-  namespace: string
-  slug: string
-  /** Null for the latest version. */
-  version: number | null
-  values: Record<string, string>
+  /** A prompt of its own; none for that of all columns. */
+  prompt?: PromptTarget | null
 }
 
 export interface Setup {
   messages: Message[]
-  prompt: PromptChoice | null
+  prompt: PromptTarget | null
+  /** Changed text of the prompt, which is not saved yet. */
+  draft: string | null
+  /** Values of variables in the prompts and the messages. */
+  values: Record<string, string>
   params: Params
   columns: ColumnSetup[]
 }
 
-export const NO_PARAMS: Params = { temperature: '', max_tokens: '', top_p: '', more: '' }
+export const NO_PARAMS: Params = { temperature: '', max_tokens: '', top_p: '', tools: '', schema: '', more: '' }
 export const MAX_COLUMNS = 10
 export const DEFAULT_SETUP: Setup = {
   messages: [{ role: 'user', content: '' }],
   prompt: null,
+  draft: null,
+  values: {},
   params: NO_PARAMS,
   columns: [{ id: 1, provider: 'sandbox', model: 'sandbox-small', params: null }],
+}
+
+/** A setup that this browser has kept; earlier versions lack some fields and had the values in the prompt. */
+export function restoreSetup(kept: Partial<Setup> & { prompt?: (PromptTarget & { values?: Record<string, string> }) | null }): Setup {
+  const { prompt = null, values, ...rest } = kept
+  return {
+    ...DEFAULT_SETUP,
+    ...rest,
+    prompt: prompt && { namespace: prompt.namespace, slug: prompt.slug, version: prompt.version },
+    values: values ?? prompt?.values ?? {},
+    params: { ...NO_PARAMS, ...kept.params },
+    columns: (kept.columns ?? DEFAULT_SETUP.columns).map((column) => ({ ...column, params: column.params && { ...NO_PARAMS, ...column.params } })),
+  }
 }
 
 const NUMERIC_PARAMS = ['temperature', 'max_tokens', 'top_p'] as const
@@ -63,35 +93,86 @@ export function parseParams(params: Params): { value: Record<string, unknown>; p
     if (!Number.isFinite(number)) return { value: null, problem: `${name} is no number` }
     value[name] = number
   }
-  if (params.more.trim() === '') return { value, problem: null }
+  const tools = parseJson(params.tools)
+  if (tools !== undefined && !Array.isArray(tools)) return { value: null, problem: 'The tools are no JSON array' }
+  if (tools) value['tools'] = tools
+  const schema = parseJson(params.schema)
+  if (schema !== undefined && !isRecord(schema)) return { value: null, problem: 'The schema of the answer is no JSON object' }
+  if (schema) value['response_format'] = { type: 'json_schema', json_schema: { name: 'answer', schema } }
+  const more = parseJson(params.more)
+  if (more !== undefined && !isRecord(more)) return { value: null, problem: 'The other settings are no JSON object' }
+  return { value: { ...value, ...more }, problem: null }
+}
+
+/** Undefined for an empty text, null for one that is no JSON. */
+function parseJson(text: string): unknown {
+  if (text.trim() === '') return undefined
   try {
-    const more: unknown = JSON.parse(params.more)
-    if (isRecord(more)) return { value: { ...value, ...more }, problem: null }
+    return JSON.parse(text) as unknown
   } catch {
-    // Reported below.
+    return null
   }
-  return { value: null, problem: 'The other settings are no JSON object' }
 }
 
 export function formatParams(params: unknown): Params {
   if (!isRecord(params)) return NO_PARAMS
-  const { temperature, max_tokens, top_p, ...more } = params
+  const { temperature, max_tokens, top_p, tools, response_format, ...more } = params
   const text = (value: unknown) => (typeof value === 'number' ? String(value) : '')
-  return { temperature: text(temperature), max_tokens: text(max_tokens), top_p: text(top_p), more: Object.keys(more).length > 0 ? JSON.stringify(more) : '' }
+  const schema = isRecord(response_format) && isRecord(response_format['json_schema']) ? response_format['json_schema']['schema'] : undefined
+  const others = schema === undefined && response_format !== undefined ? { ...more, response_format } : more
+  return {
+    temperature: text(temperature),
+    max_tokens: text(max_tokens),
+    top_p: text(top_p),
+    tools: Array.isArray(tools) && tools.length > 0 ? JSON.stringify(tools, null, 2) : '',
+    schema: schema === undefined ? '' : JSON.stringify(schema, null, 2),
+    more: Object.keys(others).length > 0 ? JSON.stringify(others) : '',
+  }
+}
+
+function isEmpty({ content, images, toolCalls }: Message): boolean {
+  return content.trim() === '' && !images?.length && !toolCalls?.length
 }
 
 /** Returns the validation error of a setup, or null. */
 export function validateSetup(setup: Setup): string | null {
-  if (!setup.prompt && setup.messages.every((message) => message.content.trim() === '')) return 'Write a message first'
+  const unprompted = setup.columns.some((column) => !(column.prompt ?? setup.prompt))
+  if (unprompted && setup.messages.every(isEmpty)) return 'Write a message first'
   if (setup.columns.some((column) => column.provider === '' || column.model.trim() === '')) return 'Choose a model for every column'
   return [setup.params, ...setup.columns.flatMap((column) => column.params ?? [])].map((params) => parseParams(params).problem).find((problem) => problem !== null) ?? null
 }
 
-/** The part of the request that is the same for every model. */
-export function requestInput(setup: Setup): Pick<Schemas['PlaygroundRunRequest'], 'messages' | 'prompt'> {
-  if (!setup.prompt) return { messages: setup.messages.filter((message) => message.content !== '').map(({ role, content }) => ({ role, content })) }
-  const { namespace, slug, version, values } = setup.prompt
-  return { prompt: { namespace, slug, version, variables: values } }
+/** Variables of the messages and of a changed prompt. Those of stored prompts are known to the server. */
+export function writtenVariables({ messages, draft }: Pick<Setup, 'messages' | 'draft'>): string[] {
+  return [...new Set([...(draft === null ? [] : variablesOf(draft)), ...messages.flatMap((message) => variablesOf(message.content))])]
+}
+
+type Input = Pick<Schemas['PlaygroundRunRequest'], 'messages' | 'prompt'>
+
+/** What a column sends. Columns with the same input are run together. */
+export function requestInput(setup: Setup, column: Pick<ColumnSetup, 'prompt'> = {}): Input {
+  const messages = setup.messages.filter((message) => !isEmpty(message)).map((message) => wireMessage(message, setup.values))
+  const prompt = column.prompt ?? setup.prompt
+  if (!prompt) return { messages }
+  if (!column.prompt && setup.draft !== null) {
+    // As the server does with a stored prompt: before the messages, or as the only one.
+    const content = fill(setup.draft, setup.values)
+    return { messages: messages.length > 0 ? [{ role: 'system', content }, ...messages] : [{ role: 'user', content }] }
+  }
+  const { namespace, slug, version } = prompt
+  return { prompt: { namespace, slug, version, variables: setup.values }, ...(messages.length > 0 && { messages }) }
+}
+
+function wireMessage({ role, content, images, toolCalls, toolCallId }: Message, values: Readonly<Record<string, string>>): Record<string, unknown> {
+  const text = fill(content, values)
+  const parts = images?.length ? [...(text === '' ? [] : [{ type: 'text', text }]), ...images.map((url) => ({ type: 'image_url', image_url: { url } }))] : text
+  return { role, content: parts, ...(toolCalls?.length && { tool_calls: toolCalls }), ...(role === 'tool' && { tool_call_id: toolCallId ?? '' }) }
+}
+
+/** Only variables with a value are replaced: braces in a message may be meant as they are. */
+function fill(text: string, values: Readonly<Record<string, string>>): string {
+  const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ''))
+  return variablesOf(text).some((name) => name in given) ? renderPreview(text, given) : text
 }
 
 export function compareTarget(setup: Setup, column: ColumnSetup): Schemas['CompareTarget'] {
@@ -103,15 +184,4 @@ export function addColumn(columns: readonly ColumnSetup[]): ColumnSetup[] {
   const last = columns.at(-1)
   const id = Math.max(0, ...columns.map((column) => column.id)) + 1
   return [...columns, { ...(last ?? { provider: 'sandbox', model: 'sandbox-small', params: null }), id }]
-}
-
-/** Parses a logged request body into playground messages; null if it has no conversation. */
-export function parseMessages(body: unknown): Message[] | null {
-  const messages = parseRequest(body)?.map((message) => ({ role: message.role === 'tool' ? ('user' as const) : message.role, content: plainText(message) })).filter((message) => message.content !== '')
-  return messages && messages.length > 0 ? messages : null
-}
-
-/** Number of parts of a logged request that are no text, which the playground cannot edit. */
-export function lostParts(body: unknown): number {
-  return (parseRequest(body) ?? []).flatMap((message) => message.parts).filter((part) => part.kind !== 'text').length
 }

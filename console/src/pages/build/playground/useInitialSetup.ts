@@ -3,7 +3,8 @@ import { client, unwrap, type Schemas } from '@/api/client'
 import { parseFailure } from '@/api/playground'
 import { plural } from '@/lib/format'
 import { toast, toastError, toastWarning } from '@/ui'
-import { DEFAULT_SETUP, lostParts, parseMessages, NO_PARAMS, formatParams, type ColumnSetup, type Setup } from './setup'
+import { lostParts, paramsOf as loggedParams, parseMessages } from './fromLog'
+import { DEFAULT_SETUP, formatParams, NO_PARAMS, type ColumnSetup, type Setup } from './setup'
 import type { PlaygroundSearch } from './search'
 import type { ColumnResult, ColumnResults } from './usePlaygroundRuns'
 
@@ -19,8 +20,8 @@ export function useInitialSetup(search: PlaygroundSearch, current: Setup, onLoad
   const currentSetup = useEffectEvent(() => current)
   useEffect(() => {
     if (search.prompt === undefined) return
-    const match = /^([^/]+)\/([^@]+)(?:@(\d+))?$/.exec(search.prompt)
-    if (match?.[1] && match[2]) apply({ setup: { ...currentSetup(), prompt: { namespace: match[1], slug: match[2], version: match[3] ? Number(match[3]) : null, values: {} } }, results: {} })
+    const match = /^([^/]+)\/([^@]+)(?:@([\w.-]+))?$/.exec(search.prompt)
+    if (match?.[1] && match[2]) apply({ setup: { ...currentSetup(), prompt: { namespace: match[1], slug: match[2], version: match[3] === undefined ? null : /^\d+$/.test(match[3]) ? Number(match[3]) : match[3] }, draft: null }, results: {} })
     consume()
   }, [search.prompt])
   useEffect(() => {
@@ -38,13 +39,11 @@ async function fromLog(logId: number): Promise<InitialState | null> {
   const log = await unwrap(client.GET('/api/v1/logs/{logId}', { params: { path: { logId } } }))
   const messages = parseMessages(log.request)
   if (!messages) return null
-  const { temperature, max_tokens, top_p, tools, tool_choice, response_format } = (log.request ?? {}) as Record<string, unknown>
-  const more = Object.fromEntries(Object.entries({ tools, tool_choice, response_format }).filter(([, value]) => value !== undefined))
   const lost = lostParts(log.request)
-  if (lost > 0) toastWarning(`${plural(lost, 'part')} of the request (tool calls, tool results or files) cannot be edited here: only the texts were taken over`)
+  if (lost > 0) toastWarning(`${plural(lost, 'part')} of the request (files, audio or tools that the provider runs) cannot be sent from here; all others were taken over`)
   const target = log.attempts[0]
   return {
-    setup: { messages, prompt: null, params: { ...formatParams({ temperature, max_tokens, top_p }), more: Object.keys(more).length > 0 ? JSON.stringify(more) : '' }, columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
+    setup: { ...DEFAULT_SETUP, messages, params: formatParams(loggedParams(log.request)), columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
     results: {},
   }
 }
@@ -56,7 +55,7 @@ async function fromHistory(playId: string): Promise<InitialState> {
   const results = Object.fromEntries(stored.map((result, at) => [at + 1, toResult(result)]))
   const run = stored.find((result) => 'messages' in result)
   const messages = run && parseMessages({ messages: run.messages })
-  return { setup: { messages: messages ?? DEFAULT_SETUP.messages, prompt: null, params: NO_PARAMS, columns }, results }
+  return { setup: { ...DEFAULT_SETUP, messages: messages ?? DEFAULT_SETUP.messages, params: NO_PARAMS, columns }, results }
 }
 
 function paramsOf(params: unknown) {

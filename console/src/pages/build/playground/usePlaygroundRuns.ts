@@ -19,7 +19,7 @@ export type ColumnResults = Readonly<Record<number, ColumnResult>>
 export interface PlaygroundRuns {
   results: ColumnResults
   setResults(results: ColumnResults): void
-  /** Runs the models of these columns in one stream. */
+  /** Runs the models of these columns. */
   start(setup: Setup, columns: readonly ColumnSetup[]): void
   stop(columnId: number): void
   stopAll(): void
@@ -48,6 +48,15 @@ export function usePlaygroundRuns(): PlaygroundRuns {
   useEffect(() => () => streams.current.forEach((stream) => stream.abort.abort()), [])
 
   const start = (setup: Setup, columns: readonly ColumnSetup[]) => {
+    // One stream for all columns with the same input.
+    const groups = new Map<string, ColumnSetup[]>()
+    for (const column of columns) {
+      const key = JSON.stringify(column.prompt ?? null)
+      groups.set(key, [...(groups.get(key) ?? []), column])
+    }
+    for (const group of groups.values()) startGroup(setup, group)
+  }
+  const startGroup = (setup: Setup, columns: readonly ColumnSetup[]) => {
     const ids = columns.map((column) => column.id)
     const targets = columns.map((column) => compareTarget(setup, column))
     const [only] = targets
@@ -58,7 +67,7 @@ export function usePlaygroundRuns(): PlaygroundRuns {
     const startedAt = performance.now()
     const isActive = (id: number) => isRunning(latestResults.current[id])
     const consume = async () => {
-      const input = requestInput(setup)
+      const input = requestInput(setup, columns[0])
       const events = streamRuns(targets.length === 1 ? { path: 'run', body: { ...input, ...only } } : { path: 'compare', body: { ...input, targets } }, stream.abort.signal)
       for await (const event of events) {
         const id = ids[event.index]

@@ -7,18 +7,21 @@ import { cursorPaging } from '@/api/paging'
 import { invalidate } from '@/api/query'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
 import { usePersistentState } from '@/lib/usePersistentState'
+import { labelsOf } from '@/lib/promptVersions'
 import { variablesOf } from '@/lib/template'
-import { Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, usePermissionReason } from '@/ui'
+import { Badge, Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, usePermissionReason } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 import { History } from '@/pages/org/audit/History'
 import { RunOnDataset } from '../evals/RunOnDataset'
 import { VersionRail } from '../shared/VersionRail'
+import { Labels } from './Labels'
 import { Preview } from './Preview'
 import { PromptTree } from './PromptTree'
 import { SaveDialog, VariableChanges } from './SaveDialog'
 import type { PromptSearch } from './search'
 import { promptSnippets } from './snippets'
 import { TemplateEditor } from './TemplateEditor'
+import { VersionUsage } from './VersionUsage'
 
 const route = getRouteApi('/shell/prompts/$namespace/$slug')
 type Prompt = Schemas['Prompt']
@@ -71,6 +74,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const auditReason = useAuditReason()
   const set = (change: Partial<PromptSearch>) => void navigate({ search: (before) => ({ ...before, ...change }) })
 
+  const show = (version: number) => set({ v: version === latest.version ? undefined : version })
   const isOld = shown.version !== latest.version
   const content = isOld ? shown.content : (draft?.content ?? latest.content)
   const isDraft = !isOld && draft !== null && draft.content !== latest.content
@@ -101,6 +105,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   return (
     <Page
       title={name}
+      beside={<LabelBadges labels={labelsOf(shown.version, latest.labels)} />}
       about={isOld ? `Version ${shown.version} of ${latest.version}` : `Version ${latest.version}${isDraft ? ', with changes that are not saved' : ''}`}
       actions={
         <>
@@ -156,20 +161,22 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
                 ),
               },
               { value: 'diff', label: 'Changes', content: <Changes shown={shown} content={content} isDraft={isDraft} base={isDraft && search.base === undefined ? latest : base} known={known} split={search.split === 'yes'} set={set} /> },
-              { value: 'use', label: 'Use it', content: <div className="p-3"><Snippets label="Language" snippets={promptSnippets(location.origin, name, shown)} /></div> },
+              { value: 'use', label: 'Use it', content: <div className="p-3"><Snippets label="Language" snippets={promptSnippets(location.origin, name, { ...shown, labels: latest.labels })} /></div> },
+              { value: 'usage', label: 'Usage and scores', content: <VersionUsage namespace={namespace} slug={slug} shown={shown.version} onShow={show} /> },
               ...(auditReason === null ? [{ value: 'history' as const, label: 'History', content: <History type="prompt" id={name} /> }] : []),
             ]}
           />
         </Section>
         <div className="flex min-w-0 flex-col gap-4">
           <Preview namespace={namespace} slug={slug} version={isDraft ? null : shown.version} content={content} variables={variablesOf(content)} values={values} onValues={setValues} />
+          <Labels shown={shown} known={known} onShow={show} />
           <VersionRail
-            versions={known?.map((version) => ({ version: version.version, at: version.updated_at, by: version.created_by }))}
+            versions={known?.map((version) => ({ version: version.version, at: version.updated_at, by: version.created_by, note: <LabelBadges labels={labelsOf(version.version, latest.labels)} /> }))}
             error={versions.error}
             onRetry={() => void versions.refetch()}
             shown={shown.version}
             latest={latest.version}
-            onShow={(version) => set({ v: version === latest.version ? undefined : version })}
+            onShow={show}
             onCompare={(version) => set({ view: 'diff', base: version })}
             more={versions.hasNextPage}
             busy={versions.isFetchingNextPage}
@@ -177,7 +184,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           />
         </div>
       </div>
-      {open === 'evaluate' && <RunOnDataset initial={{ provider: 'sandbox', model: 'sandbox-small', prompt: { namespace, slug, version: shown.version } }} onClose={() => setOpen(null)} />}
+      {open === 'evaluate' && <RunOnDataset initial={[{ provider: 'sandbox', model: 'sandbox-small', prompt: { namespace, slug, version: shown.version } }]} onClose={() => setOpen(null)} />}
       {open === 'save' && draft && (
         <SaveDialog
           base={draft.base}
@@ -199,6 +206,14 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
       </ConfirmDialog>
     </Page>
   )
+}
+
+function LabelBadges({ labels }: { labels: readonly string[] }) {
+  return labels.map((label) => (
+    <Badge key={label} tone="accent">
+      {label}
+    </Badge>
+  ))
 }
 
 interface ChangesProps {

@@ -5,7 +5,7 @@ import type { Schemas } from '@/api/client'
 import { ago, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
-import { Button, Code, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { Badge, Button, Code, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { NewPrompt } from './NewPrompt'
 import { byNamespace, usePrompts } from './usePrompts'
 
@@ -27,6 +27,20 @@ export function Prompts() {
     { key: 'slug', header: 'Prompt', className: 'max-w-64 truncate', cell: (row) => <code>{row.slug}</code> },
     { key: 'content', header: 'Text', className: 'max-w-[40vw] truncate text-muted', from: 'md', cell: (row) => row.content.slice(0, 160) },
     { key: 'variables', header: 'Variables', className: 'max-w-64 truncate', from: 'sm', cell: (row) => <code title={row.variables.join(', ')}>{row.variables.join(', ') || '–'}</code> },
+    {
+      key: 'labels',
+      header: 'Labels',
+      from: 'sm',
+      cell: (row) => (
+        <span className="flex flex-wrap gap-1">
+          {Object.entries(row.labels).map(([label, version]) => (
+            <Badge key={label} tone="accent">
+              {label} v{version}
+            </Badge>
+          ))}
+        </span>
+      ),
+    },
     { key: 'version', header: 'Version', number: true, cell: (row) => row.version },
     { key: 'updated', header: 'Changed', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]

@@ -6,7 +6,7 @@ export interface PromptsSearch {
 }
 
 export interface PromptSearch {
-  view?: 'diff' | 'use' | 'history'
+  view?: 'diff' | 'use' | 'usage' | 'history'
   /** The displayed version; the latest if omitted. */
   v?: number
   /** The version to compare with. */
@@ -20,7 +20,7 @@ export function readPromptsSearch(search: RawSearch): PromptsSearch {
 
 export function readPromptSearch(search: RawSearch): PromptSearch {
   return {
-    view: oneOf(search['view'], ['diff', 'use', 'history'] as const),
+    view: oneOf(search['view'], ['diff', 'use', 'usage', 'history'] as const),
     v: integer(search['v']),
     base: integer(search['base']),
     split: oneOf(search['split'], ['yes'] as const),

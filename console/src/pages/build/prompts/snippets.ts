@@ -1,15 +1,17 @@
 /** Snippets that use a prompt in a model request or render it. */
 import type { Schemas } from '@/api/client'
+import { labelsOf } from '@/lib/promptVersions'
 import type { Snippet } from '@/ui'
 
 export function promptSnippets(origin: string, name: string, prompt: Schemas['Prompt']): Snippet[] {
   const values = Object.fromEntries(prompt.variables.map((variable) => [variable, '…']))
+  const at = labelsOf(prompt.version, prompt.labels)[0] ?? prompt.version
   const json = JSON.stringify(values)
   return [
     {
       name: 'curl',
-      code: `curl ${origin}/api/v1/prompts/${name}/render?version=${prompt.version} \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -H "Content-Type: application/json" \\\n  -d '${JSON.stringify({ variables: values })}'`,
-      note: 'Without ?version= the latest version is rendered.',
+      code: `curl ${origin}/api/v1/prompts/${name}/render?version=${at} \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -H "Content-Type: application/json" \\\n  -d '${JSON.stringify({ variables: values })}'`,
+      note: 'Without ?version= the latest version is rendered. A version can be a number or a label.',
     },
     {
       name: 'Python',
@@ -17,8 +19,8 @@ export function promptSnippets(origin: string, name: string, prompt: Schemas['Pr
     },
     {
       name: 'In a request',
-      code: `curl ${origin}/v1/chat/completions \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -H "X-Gateway-Provider: sandbox" \\\n  -H "X-Gateway-Prompt: ${name}@${prompt.version}" \\\n  -H 'X-Gateway-Prompt-Variables: ${json}' \\\n  -H "Content-Type: application/json" \\\n  -d '{"model": "sandbox-small", "messages": [{"role": "user", "content": "Hello!"}]}'`,
-      note: 'The rendered text goes before the messages, as the words of the system.',
+      code: `curl ${origin}/v1/chat/completions \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -H "X-Gateway-Provider: sandbox" \\\n  -H "X-Gateway-Prompt: ${name}@${at}" \\\n  -H 'X-Gateway-Prompt-Variables: ${json}' \\\n  -H "Content-Type: application/json" \\\n  -d '{"model": "sandbox-small", "messages": [{"role": "user", "content": "Hello!"}]}'`,
+      note: typeof at === 'string' ? `${at} is v${prompt.version} now; moving the label changes what requests get.` : 'The rendered text goes before the messages, as a system message. Set a label to move versions without a deployment.',
     },
   ]
 }

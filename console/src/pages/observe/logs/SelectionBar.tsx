@@ -1,4 +1,5 @@
-import { Database, Download, FlaskConical, X } from 'lucide-react'
+import { useNavigate } from '@tanstack/react-router'
+import { Database, Download, FlaskConical, Repeat, X } from 'lucide-react'
 import { useState } from 'react'
 import type { LogRow } from '@/api/logs'
 import { plural } from '@/lib/format'
@@ -16,6 +17,7 @@ interface SelectionBarProps {
 
 /** What can be done with the chosen rows. */
 export function SelectionBar({ rows, onExport, onClear }: SelectionBarProps) {
+  const navigate = useNavigate()
   const [open, setOpen] = useState<'dataset' | 'eval' | null>(null)
   const ids = rows.map((row) => row.id)
   const tooMany = rows.length > MAX_CASES && `At most ${MAX_CASES} rows at once`
@@ -30,6 +32,9 @@ export function SelectionBar({ rows, onExport, onClear }: SelectionBarProps) {
       </Button>
       <Button size="sm" icon={<FlaskConical size={14} aria-hidden />} needs="member" blocked={tooMany} onClick={() => setOpen('eval')}>
         Run an eval
+      </Button>
+      <Button size="sm" icon={<Repeat size={14} aria-hidden />} needs="member" blocked={tooMany || unkept} onClick={() => void navigate({ to: '/replays/new', search: { logs: ids.join(',') } })}>
+        Replay
       </Button>
       <Button size="sm" icon={<Download size={14} aria-hidden />} onClick={onExport}>
         Export

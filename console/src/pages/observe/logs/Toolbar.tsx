@@ -1,4 +1,4 @@
-import { BellPlus, Download, ListFilter, Pause, Play } from 'lucide-react'
+import { BellPlus, Download, ListFilter, Pause, Play, Repeat } from 'lucide-react'
 import type { ReactNode } from 'react'
 import { Button, Switch } from '@/ui'
 
@@ -13,10 +13,11 @@ interface ToolbarProps {
   pause: { paused: boolean; onToggle(): void } | null
   onExport(): void
   onAlert(): void
+  onReplay(): void
 }
 
 /** Buttons below the query box. */
-export function Toolbar({ children, end, facets, own, pause, onExport, onAlert }: ToolbarProps) {
+export function Toolbar({ children, end, facets, own, pause, onExport, onAlert, onReplay }: ToolbarProps) {
   return (
     <div className="flex flex-wrap items-center gap-2">
       <Button icon={<ListFilter size={14} aria-hidden />} aria-pressed={facets.open} onClick={facets.onToggle}>
@@ -32,6 +33,7 @@ export function Toolbar({ children, end, facets, own, pause, onExport, onAlert }
         )}
         {end}
         <Button square needs="admin" aria-label="Create alert" title="Create an alert on this query" icon={<BellPlus size={14} aria-hidden />} onClick={onAlert} />
+        <Button square needs="member" aria-label="Replay" title="Replay the requests of this query with another model or prompt" icon={<Repeat size={14} aria-hidden />} onClick={onReplay} />
         <Button square aria-label="Export" title="Export as CSV or NDJSON" icon={<Download size={14} aria-hidden />} onClick={onExport} />
       </div>
     </div>

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gateway_core::ids::DatasetId;
+use gateway_core::ids::{DatasetId, OrgId};
 use gateway_core::logs::PromptVersionRef;
 use gateway_core::prompts::{PromptReference, VersionSelector};
 use gateway_store::datasets::{self, Edition};
@@ -41,7 +41,7 @@ pub(super) struct EvalRequest {
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "EvalTarget")]
-struct TargetRequest {
+pub(super) struct TargetRequest {
     provider: String,
     model: String,
     /// The prompt that is rendered with each input: its fields are variables, and `input` is the whole input.
@@ -70,28 +70,10 @@ pub(super) async fn eval_dataset(
 ) -> ApiResult<Accepted<RunView>> {
     let org = caller.org.id;
     let EvalRequest { eval_id, version, target } = request;
-    if version.is_some_and(|version| version < 1) {
-        return Err(Problem::field("version", "must be a whole number of at least 1"));
-    }
-    let dataset = datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let (edition, _) = edition(&app, org, id, version).await?;
     let eval = evals::find(&app.services.db, org, eval_id).await?;
     let eval = eval.ok_or_else(|| Problem::field("eval_id", "no such eval in this organization"))?;
     check_may_run(&app, &caller, &eval).await?;
-    let (edition, count) = match version {
-        None => (Edition::Working, dataset.case_count),
-        Some(number) => {
-            let frozen = datasets::find_version(&app.services.db, org, id, number).await?;
-            let frozen =
-                frozen.ok_or_else(|| Problem::field("version", "no such version of this dataset"))?;
-            (Edition::Frozen(number), frozen.case_count)
-        }
-    };
-    if count > MAX_CASES {
-        return Err(Problem::field(
-            "version",
-            format!("has {count} cases; a run can judge at most {MAX_CASES}"),
-        ));
-    }
     let target = match target {
         None => None,
         Some(target) => Some(checked_target(&app, &caller, target).await?),
@@ -110,8 +92,41 @@ pub(super) async fn eval_dataset(
     Ok(Accepted(run.await?.into()))
 }
 
+/// The edition of a dataset and the number of its cases.
+pub(super) async fn edition(
+    app: &App,
+    org: OrgId,
+    id: DatasetId,
+    version: Option<i64>,
+) -> ApiResult<(Edition, i64)> {
+    if version.is_some_and(|version| version < 1) {
+        return Err(Problem::field("version", "must be a whole number of at least 1"));
+    }
+    let dataset = datasets::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let (edition, count) = match version {
+        None => (Edition::Working, dataset.case_count),
+        Some(number) => {
+            let frozen = datasets::find_version(&app.services.db, org, id, number).await?;
+            let frozen =
+                frozen.ok_or_else(|| Problem::field("version", "no such version of this dataset"))?;
+            (Edition::Frozen(number), frozen.case_count)
+        }
+    };
+    if count > MAX_CASES {
+        return Err(Problem::field(
+            "version",
+            format!("has {count} cases; a run can judge at most {MAX_CASES}"),
+        ));
+    }
+    Ok((edition, count))
+}
+
 /// The target with the text of its prompt, so that later versions of the prompt do not affect the run.
-async fn checked_target(app: &App, caller: &Identity, request: TargetRequest) -> ApiResult<Target> {
+pub(super) async fn checked_target(
+    app: &App,
+    caller: &Identity,
+    request: TargetRequest,
+) -> ApiResult<Target> {
     let TargetRequest { provider, model, prompt, params } = request;
     if model.trim().is_empty() {
         return Err(Problem::field("target.model", "must not be empty"));

@@ -1,6 +1,8 @@
-//! Evals: this file has the definitions; `runs` has their runs, and `dataset` the runs over datasets.
+//! Evals: this file has the definitions; `runs` has their runs, `dataset` the runs over datasets,
+//! and `estimate` what those are expected to cost.
 
 mod dataset;
+mod estimate;
 mod runs;
 mod view;
 
@@ -64,6 +66,11 @@ pub fn area() -> Area {
             "/datasets/{datasetId}/eval",
             dataset::eval_dataset,
             "Start a run over the cases of a dataset; poll the run for its state",
+        )
+        .post(
+            "/datasets/{datasetId}/eval/estimate",
+            estimate::estimate,
+            "Get what runs of several evals and models over a dataset would cost",
         )
 }
 

@@ -26,6 +26,7 @@ use crate::auth::{Identity, RowAccess};
 use crate::jobs;
 use crate::jobs::run_replay::RunReplay;
 use crate::problem::{ApiResult, Problem};
+pub(super) use selection::price_of;
 use selection::{ReplayRequest, Selection, checked_name};
 use view::{EstimateView, ReplayDetail, ReplayView};
 
