@@ -1,16 +1,18 @@
 import { getRouteApi, Link } from '@tanstack/react-router'
-import { Ban } from 'lucide-react'
+import { Ban, RotateCw } from 'lucide-react'
+import { useState } from 'react'
 import { api, client, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
 import { duration, percent, time, integer } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { answeredBy, judgedOn } from '@/lib/runs'
+import { answeredBy, judgedOn, targetOf } from '@/lib/runs'
 import { useAction } from '@/lib/useAction'
 import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
 import { WithLogDrawer } from '../../observe/log/LogDrawer'
 import { isRunning, passRate, RUN_TONE, useDatasetNames } from './RunList'
 import { Results } from './Results'
 import { RunCompare } from './RunCompare'
+import { RunOnDataset } from './RunOnDataset'
 import type { RunSearch } from './search'
 
 const route = getRouteApi('/shell/evals/runs/$runId')
@@ -25,7 +27,7 @@ export function RunPage() {
   const query = api.useQuery('get', '/api/v1/evals/runs/{runId}', { params: { path: { runId } } }, { meta: { quiet: true }, refetchInterval: (latest) => pollInterval(latest.state.data, latest.state.dataUpdateCount) })
   return (
     <WithLogDrawer logId={search.log} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab })} onClose={() => set({ log: undefined, tab: undefined })}>
-      <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
+      <div className="flex min-h-0 min-w-0 flex-1 flex-col overflow-y-auto">
         {query.isError ? (
           <Page title="Run">
             <ErrorPanel error={query.error} what="this run" onRetry={() => void query.refetch()} />
@@ -52,6 +54,8 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
   const { zone } = usePrefs()
   const definition = api.useQuery('get', '/api/v1/evals/{evalId}', { params: { path: { evalId: run.eval_id } } }, { staleTime: 60_000 })
   const running = isRunning(run)
+  const [again, setAgain] = useState(false)
+  const target = targetOf(run)
   const cancel = useAction(async () => {
     await client.POST('/api/v1/evals/runs/{runId}/cancel', { params: { path: { runId: run.id } } })
     await invalidate('/api/v1/evals/runs')
@@ -85,6 +89,11 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
           <Link to="/evals/$evalId" params={{ evalId: String(run.eval_id) }} className="btn">
             Definition
           </Link>
+          {target && run.dataset_id !== null && (
+            <Button needs="member" icon={<RotateCw size={14} aria-hidden />} title="The same cases with another model or prompt, compared with this run" onClick={() => setAgain(true)}>
+              Run again
+            </Button>
+          )}
           {running && (
             <Button kind="danger" needs="member" busy={cancel.busy} icon={<Ban size={14} aria-hidden />} onClick={cancel.run}>
               Cancel run
@@ -93,6 +102,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
         </>
       }
     >
+      {again && target && <RunOnDataset evalId={run.eval_id} datasetId={run.dataset_id ?? undefined} version={run.dataset_version ?? undefined} initial={target} compareWith={run.id} onClose={() => setAgain(false)} />}
       <Progress run={run} />
       <ErrorLine error={cancel.error} />
       {run.error && (

@@ -15,11 +15,13 @@ interface RunOnDatasetProps {
   version?: number | undefined
   /** What is evaluated, if it is already known. */
   initial?: { provider: string; model: string; prompt?: { namespace: string; slug: string; version: number | null } | null }
+  /** Id of the run that the new one is compared with. */
+  compareWith?: number
   onClose(): void
 }
 
 /** Starts a run over a dataset, on its stored outputs or on fresh model output. */
-export function RunOnDataset({ evalId, datasetId, version, initial, onClose }: RunOnDatasetProps) {
+export function RunOnDataset({ evalId, datasetId, version, initial, compareWith, onClose }: RunOnDatasetProps) {
   const navigate = useNavigate()
   const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } }, { enabled: evalId === undefined })
   const datasets = api.useQuery('get', '/api/v1/datasets', { params: { query: { limit: 200 } } })
@@ -40,7 +42,8 @@ export function RunOnDataset({ evalId, datasetId, version, initial, onClose }: R
     const body = { eval_id: selectedEval, version: chosenVersion, target: withModel ? { ...target, prompt: prompt === '' ? null : { namespace, slug, version: promptVersion } } : null }
     const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/eval', { params: { path: { datasetId: selectedDataset.id } }, body }))
     await invalidate('/api/v1/evals/runs')
-    await navigate({ to: '/evals/runs/$runId', params: { runId: String(created.id) } })
+    await navigate({ to: '/evals/runs/$runId', params: { runId: String(created.id) }, search: { with: compareWith } })
+    onClose()
   })
   const blocked = evals.data?.evals.length === 0 ? 'There is no eval yet: define one first' : datasets.data?.datasets.length === 0 ? 'There is no dataset yet: create one first' : false
   return (
