@@ -100,15 +100,15 @@ export async function chat(gateway, key, { text = 'Hello!', model = 'sandbox-sma
   return { status: response.status, logId: Number(response.headers.get('x-gateway-log-id')) }
 }
 
-/** Ingests many log rows through the OTLP endpoint, two per second backwards from now. */
-export async function fillLogs(gateway, key, count) {
+/** Ingests many log rows through the OTLP endpoint, two per second backwards from now; `first` numbers the first one. */
+export async function fillLogs(gateway, key, count, first = 0) {
   const text = (name, stringValue) => ({ key: name, value: { stringValue } })
   const batch = 2000
   const startedAt = Date.now()
   for (let done = 0; done < count; done += batch) {
     const spans = Array.from({ length: Math.min(batch, count - done) }, (_, at) => {
-      const number = done + at
-      const start = (startedAt - number * 500) * 1e6
+      const number = first + done + at
+      const start = (startedAt - (done + at) * 500) * 1e6
       return {
         traceId: number.toString(16).padStart(32, '1'),
         spanId: number.toString(16).padStart(16, '1'),
@@ -200,6 +200,18 @@ export async function openPage(browser, gateway, { person, size = 'wide', theme 
   page.setDefaultTimeout(10_000)
   await page.goto(`/console${path}`)
   return page
+}
+
+/** Counts the bytes of API responses as they come over the wire, compressed and with headers. */
+export async function countApiBytes(page) {
+  const devtools = await page.context().newCDPSession(page)
+  const received = new Map()
+  devtools.on('Network.responseReceived', ({ requestId, response }) => response.url.includes('/api/') && received.set(requestId, response.encodedDataLength))
+  devtools.on('Network.dataReceived', ({ requestId, encodedDataLength }) => received.has(requestId) && received.set(requestId, received.get(requestId) + encodedDataLength))
+  // The total replaces the parts; a stream that goes on has only parts.
+  devtools.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => received.has(requestId) && received.set(requestId, encodedDataLength))
+  await devtools.send('Network.enable')
+  return { bytes: () => [...received.values()].reduce((sum, size) => sum + size, 0) }
 }
 
 /** Runs axe and takes screenshots at both widths and in both themes; they are written to artefacts/. */

@@ -144,3 +144,15 @@ export function completionAt(text: string, caret: number): Completion | null {
   const length = open ? open[0].length : value.length
   return { field: inside.field, prefix: value, from: caret - length, to: restEnd }
 }
+
+/** Sources of the gateway's own calls: the playground, evals and replays. */
+export const OWN_SOURCES: readonly string[] = ['api', 'replay']
+export const OWN_CALLS_EXCLUDED = `-source:${OWN_SOURCES.join(',')}`
+
+/** Whether the gateway's own calls are shown; a page leaves them out without it. */
+export type OwnCalls = 'show' | undefined
+
+/** The query that is sent: without the gateway's own calls, unless they are asked for or the query names a source. */
+export function withOwnCalls(query: string, own: OwnCalls): string {
+  return own === 'show' || hasField(query, 'source') ? query : joinTerms(query, OWN_CALLS_EXCLUDED)
+}

@@ -21,6 +21,24 @@ export function answeredBy({ target }: Pick<NamedRun, 'target'>): string[] {
   return [String(target['model']), ...(prompt ? [`${String(prompt['namespace'])}/${String(prompt['slug'])}${version}`] : [])]
 }
 
+interface RunTarget {
+  provider: string
+  model: string
+  prompt: { namespace: string; slug: string; version: number | null } | null
+}
+
+/** What answered in a run, to fill in the form of another one. */
+export function targetOf({ target }: Pick<NamedRun, 'target'>): RunTarget | undefined {
+  if (!isRecord(target)) return undefined
+  const prompt = isRecord(target['prompt']) ? target['prompt'] : null
+  const version = prompt?.['version']
+  return {
+    provider: String(target['provider']),
+    model: String(target['model']),
+    prompt: prompt && { namespace: String(prompt['namespace']), slug: String(prompt['slug']), version: typeof version === 'number' ? version : null },
+  }
+}
+
 export function judgedOn(run: NamedRun, datasetName: string | undefined): string {
   if (run.dataset_id === null) return 'logged requests'
   const name = datasetName ?? 'dataset'

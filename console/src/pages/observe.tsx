@@ -1,5 +1,7 @@
 /** Routes of this area; the pages are in `pages/observe/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import type { OwnCalls } from '@/lib/query'
+import { oneOf } from '@/lib/search'
 import { shellRoute } from '@/routes'
 import { readAlertsSearch, type AlertsSearch } from './observe/alerts/search'
 import { readLogsSearch, type LogsSearch } from './observe/logs/search'
@@ -14,6 +16,7 @@ const startRoute = createRoute({
 const overviewRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/',
+  validateSearch: (search: Record<string, unknown>): { own?: OwnCalls } => ({ own: oneOf(search['own'], ['show'] as const) }),
   component: lazyRouteComponent(() => import('./observe/Overview'), 'Overview'),
 })
 const logsRoute = createRoute({

@@ -51,7 +51,7 @@ function Upgrade({ name, about }: { name: string; about: ReactNode }) {
       <h2 className="text-lg">{name} are part of the Enterprise plan</h2>
       <div className="text-muted">{about}</div>
       <p className="text-muted">
-        This organization has the plan <b className="text-fg">{me.plan}</b>.
+        This organization has the plan <b className="text-fg">{me.plan}</b>. Plans limit what an organization of this installation may use; none of them costs anything here.
       </p>
       {byOperator ? (
         <p>

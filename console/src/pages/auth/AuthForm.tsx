@@ -10,11 +10,13 @@ interface FrameProps {
   /** Receives the form data; a thrown error is displayed. */
   onSubmit(values: Record<string, string>): Promise<void>
   children(error: ApiError | null): ReactNode
+  /** Whether a field shows this error. */
+  shownInField?: (error: ApiError) => boolean
   below?: ReactNode
 }
 
 /** Centered form on an otherwise empty page. */
-export function AuthForm({ title, about, action, onSubmit, children, below }: FrameProps) {
+export function AuthForm({ title, about, action, onSubmit, children, shownInField, below }: FrameProps) {
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState<ApiError | null>(null)
   useEffect(() => {
@@ -33,7 +35,7 @@ export function AuthForm({ title, about, action, onSubmit, children, below }: Fr
       setBusy(false)
     }
   }
-  const elsewhere = error && Object.keys(error.fields).length === 0
+  const elsewhere = error && Object.keys(error.fields).length === 0 && !shownInField?.(error)
   return (
     <main className="grid min-h-dvh place-items-center px-4 py-10">
       <div className="w-full max-w-[380px]">

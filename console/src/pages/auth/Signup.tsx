@@ -1,6 +1,7 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { signUp } from '@/api/auth'
+import type { ApiError } from '@/api/error'
 import { Field, Input, SecretInput } from '@/ui'
 import { AuthForm, ToSignIn } from './AuthForm'
 
@@ -17,6 +18,7 @@ export function Signup() {
         await signUp({ email, password, org_slug, org_name })
         await navigate({ to: '/start' })
       }}
+      shownInField={isTaken}
       below={<ToSignIn />}
     >
       {(error) => (
@@ -24,7 +26,7 @@ export function Signup() {
           <Field label="Organization" error={error?.fields['org_name']}>
             <Input name="org_name" required autoFocus maxLength={100} autoComplete="organization" value={name} onChange={(event) => setName(event.target.value)} />
           </Field>
-          <Field label="Short name" hint="Lower-case letters, digits and hyphens; used in ids and by the operator" error={error?.fields['org_slug']}>
+          <Field label="Short name" hint="Lower-case letters, digits and hyphens; used in ids and by the operator" error={error?.fields['org_slug'] ?? (isTaken(error) ? 'This short name is taken. Choose another one.' : null)}>
             <Input name="org_slug" mono required pattern="[a-z0-9](?:[a-z0-9\-]{0,46}[a-z0-9])?" value={slug ?? slugOf(name)} onChange={(event) => setSlug(event.target.value)} />
           </Field>
           <Field label="Email" error={error?.fields['email']}>
@@ -37,6 +39,11 @@ export function Signup() {
       )}
     </AuthForm>
   )
+}
+
+/** The API answers a short name that is in use with a conflict instead of a field. */
+function isTaken(error: ApiError | null): boolean {
+  return error?.status === 409 && error.message.includes('org_slug')
 }
 
 function slugOf(name: string): string {

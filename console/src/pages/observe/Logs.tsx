@@ -126,7 +126,7 @@ export function Logs() {
           <QueryBox value={text} onChange={setQuery} error={queryError} inputRef={queryBox} />
           <Toolbar
             facets={{ open: wide ? prefs.facets === 'open' : filtersOpen, onToggle: () => (wide ? setLogsPrefs({ facets: prefs.facets === 'open' ? 'closed' : 'open' }) : setFiltersOpen(true)) }}
-            own={{ shown: search.own === 'show', blocked: hasField(text, 'source'), onToggle: () => set({ own: search.own === 'show' ? undefined : 'show' }) }}
+            own={{ own: search.own, blocked: hasField(text, 'source'), onChange: (own) => set({ own }) }}
             pause={live ? { paused, onToggle: togglePause } : null}
             onExport={() => setExporting('all')}
             onAlert={() => void navigate({ to: '/alerts', search: { new: 'yes', query: effective || undefined } })}

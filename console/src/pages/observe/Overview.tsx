@@ -1,10 +1,11 @@
-import { useNavigate } from '@tanstack/react-router'
+import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { api } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { TimeChart } from '@/charts/TimeChart'
 import { compact, duration, money, percent, plural, zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { withOwnCalls, type OwnCalls } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
 import { bucketStarts, statusSeries, topSeries } from '@/lib/series'
 import { useRange } from '@/lib/useRange'
@@ -12,40 +13,48 @@ import { ErrorPanel, Page, Skeleton, SkeletonCards } from '@/ui'
 import { Components } from './overview/Components'
 import { SummaryStats } from './overview/SummaryStats'
 import { NewestErrors, TopModels } from './overview/Tables'
+import { OwnSwitch } from './OwnSwitch'
+
+const route = getRouteApi('/shell/')
 
 // Not part of the first load: most organizations have requests, and limits come last on the page.
 const FirstRun = lazy(() => import('./overview/FirstRun').then(({ FirstRun: Component }) => ({ default: Component })))
 const LimitsCard = lazy(() => import('./overview/Limits'))
+const TopUsers = lazy(() => import('./overview/TopUsers'))
 
 /** Overview: health, traffic and cost. */
 export function Overview() {
   const anyLogs = api.useQuery('get', '/api/v1/logs', { params: { query: { limit: 1 } } }, { refetchInterval: (query) => (query.state.data?.logs.length === 0 ? 5000 : false) })
   const range = useRange()
   const { zone } = usePrefs()
+  const { own } = route.useSearch()
+  const navigate = route.useNavigate()
+  const hasLogs = (anyLogs.data?.logs.length ?? 0) > 0
   return (
-    <Page title="Overview" about={zoneNote(zone)}>
+    <Page title="Overview" about={zoneNote(zone)} actions={hasLogs && <OwnSwitch own={own} onChange={(next) => void navigate({ search: (before) => ({ ...before, own: next }), replace: true })} />}>
       <Components />
       {anyLogs.isError ? (
         <ErrorPanel error={anyLogs.error} what="the overview" onRetry={() => void anyLogs.refetch()} />
       ) : !anyLogs.data ? (
         <Loading />
-      ) : anyLogs.data.logs.length === 0 ? (
+      ) : !hasLogs ? (
         <Suspense fallback={<Loading />}>
           <FirstRun />
         </Suspense>
       ) : (
-        <Board range={range} />
+        <Board range={range} own={own} />
       )}
     </Page>
   )
 }
 
-function Board({ range }: { range: Range }) {
+function Board({ range, own }: { range: Range; own: OwnCalls }) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const { from, to, interval } = range
-  const byStatus = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'status' } } }, pollingOptions())
-  const byModel = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'model' } } }, pollingOptions())
+  const query = withOwnCalls('', own) || undefined
+  const byStatus = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'status', query } } }, pollingOptions())
+  const byModel = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: 'model', query } } }, pollingOptions())
   const failed = [byStatus, byModel].filter((query) => query.isError)
   if (failed[0]) return <ErrorPanel error={failed[0].error} what="the usage" onRetry={() => failed.forEach((query) => void query.refetch())} />
   if (!byStatus.data || !byModel.data) return <Loading />
@@ -57,14 +66,14 @@ function Board({ range }: { range: Range }) {
     zone,
     step: INTERVAL_MS[interval],
     starts: bucketStarts(buckets),
-    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end), own: 'show' } }),
-    onRange: (begin: number, end: number) => void navigate({ to: '/', search: { from: iso(begin), to: iso(end) } }),
+    onPick: (begin: number, end: number) => void navigate({ to: '/logs', search: { from: iso(begin), to: iso(end), own } }),
+    onRange: (begin: number, end: number) => void navigate({ to: '/', search: { from: iso(begin), to: iso(end), own } }),
   }
   const total = (pick: (bucket: (typeof buckets)[number]) => number | null) => buckets.reduce((sum, bucket) => sum + (pick(bucket) ?? 0), 0)
   const requests = total((bucket) => bucket.requests)
   return (
     <>
-      <SummaryStats range={range} />
+      <SummaryStats range={range} query={query} />
       <div className="grid gap-4 lg:grid-cols-2">
         <TimeChart {...shared} title="Requests" kind="bars" whole series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
         <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
@@ -91,9 +100,10 @@ function Board({ range }: { range: Range }) {
         />
       </div>
       <div className="grid items-start gap-4 lg:grid-cols-2">
-        <TopModels range={range} />
-        <NewestErrors range={range} />
+        <TopModels range={range} own={own} />
+        <NewestErrors range={range} own={own} />
         <Suspense fallback={null}>
+          <TopUsers />
           <LimitsCard />
         </Suspense>
       </div>

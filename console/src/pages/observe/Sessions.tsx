@@ -4,7 +4,7 @@ import { useRef } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { ApiError } from '@/api/error'
 import { cursorPaging } from '@/api/paging'
-import { ago, compact, duration, money, NO_VALUE, time } from '@/lib/format'
+import { ago, compact, duration, moneyColumn, NO_VALUE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { useRange } from '@/lib/useRange'
@@ -33,6 +33,7 @@ export function Sessions() {
   const setQuery = (next: string) => void navigate({ to: '/sessions', search: (before) => ({ ...before, query: next || undefined }) })
   const failure: unknown = list.error
   const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
+  const cost = moneyColumn(rows.map((row) => row.cost_usd))
   const columns: Column<Session>[] = [
     { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
     { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NO_VALUE },
@@ -41,7 +42,7 @@ export function Sessions() {
     { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
     { key: 'models', header: 'Models', className: 'max-w-60 truncate', from: 'lg', cell: (row) => <code title={row.models.join(', ')}>{row.models.join(', ')}</code> },
     { key: 'tokens', header: 'Tokens', number: true, from: 'md', cell: (row) => compact(row.total_tokens) },
-    { key: 'cost', header: 'Cost', number: true, cell: (row) => money(row.cost_usd) },
+    { key: 'cost', header: 'Cost', number: true, cell: (row) => cost(row.cost_usd) },
     { key: 'errors', header: 'Errors', number: true, from: 'sm', cell: (row) => (row.errors > 0 ? <Badge tone="err">{row.errors}</Badge> : '0') },
   ]
   return (

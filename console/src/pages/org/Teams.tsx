@@ -1,13 +1,17 @@
 /** Teams group members and applications, and can have a budget. */
+import { Link } from '@tanstack/react-router'
 import { Building2, Pencil, Plus, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
 import { invalidate } from '@/api/query'
-import { plural } from '@/lib/format'
+import { money, plural } from '@/lib/format'
+import { term } from '@/lib/query'
+import { resolveRange } from '@/lib/range'
 import { apiSnippet } from '@/lib/snippets'
 import { useAction } from '@/lib/useAction'
+import { useNow } from '@/lib/useNow'
 import { Button, Checkbox, Code, ConfirmDialog, Empty, ErrorPanel, Field, FormDialog, Input, Page, Pager, SkeletonCards, toast } from '@/ui'
 
 type Team = Schemas['Team']
@@ -17,6 +21,11 @@ export function Teams() {
   const [editing, setEditing] = useState<{ team: Team | null } | null>(null)
   const [removing, setRemoving] = useState<Team | null>(null)
   const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/teams', { params: { path: { orgId }, query: { limit: 50 } } }, cursorPaging)
+  const apps = api.useQuery('get', '/api/v1/orgs/{orgId}/apps', { params: { path: { orgId }, query: { limit: 200 } } }, { staleTime: 60_000 })
+  // Budgets count by months of UTC, and so does this.
+  const { from, to } = resolveRange({ range: 'this-month' }, useNow(60_000), 'utc')
+  const usage = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'team' } } }, { staleTime: 60_000, placeholderData: (before) => before })
+  const spendOf = (teamId: string) => (usage.data ? (usage.data.rows.find((row) => row.key === teamId)?.cost_usd ?? 0) : null)
   const teams = list.data?.pages.flatMap((page) => page.teams) ?? []
   const create = (
     <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ team: null })}>
@@ -48,7 +57,12 @@ export function Teams() {
                   <Button kind="ghost" size="sm" square needs="admin" aria-label={`Edit ${team.name}`} icon={<Pencil size={14} aria-hidden />} onClick={() => setEditing({ team })} />
                   <Button kind="ghost" size="sm" square needs="admin" aria-label={`Delete ${team.name}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => setRemoving(team)} />
                 </div>
-                <p className="text-xs text-muted">{plural(team.members.length, 'member')}</p>
+                <p className="text-xs text-muted">
+                  {plural(team.members.length, 'member')}, {plural(apps.data?.apps.filter((app) => app.team_id === team.id).length ?? 0, 'app')},{' '}
+                  <Link to="/usage" search={{ by: 'app', query: term('team', team.id), range: 'this-month' }} className="underline">
+                    {money(spendOf(team.id))} this month
+                  </Link>
+                </p>
                 <ul className="flex flex-wrap gap-1">
                   {team.members.map((member) => (
                     <li key={member.user_id} className="chip max-w-full" title={member.role}>

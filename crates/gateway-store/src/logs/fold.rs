@@ -83,7 +83,7 @@ impl Lines {
         if self.new_lines(key, false) > self.left_by_model.max(0) {
             key.model = key.model.map(|_| OTHER);
             // The providers of an organization are limited. Those of ingested spans are any text.
-            if key.is_ingested {
+            if key.is_ingested() {
                 key.provider = OTHER;
             }
         }

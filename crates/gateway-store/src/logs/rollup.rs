@@ -73,7 +73,7 @@ pub(super) struct Dims {
     user: Option<String>,
     status: Option<i64>,
     prompt: Option<String>,
-    /// Set only for ingested spans, and only in the cubes that spending is read from.
+    /// Set for the gateway's own calls, and for ingested spans in the cubes that spending is read from.
     source: Option<&'static str>,
 }
 
@@ -83,7 +83,8 @@ impl Dims {
         let has_key = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let has_user = cube.has_user();
         let prompt = rows.prompt.filter(|_| cube == Cube::Prompts);
-        let separate = rows.is_ingested && matches!(cube, Cube::All | Cube::Keys);
+        let spending = matches!(cube, Cube::All | Cube::Keys);
+        let source = rows.separate.filter(|source| source.is_internal() || spending);
         Self {
             cube,
             org: rows.org,
@@ -95,7 +96,7 @@ impl Dims {
             user: rows.user.filter(|_| has_user).map(clean),
             status: (!has_user && prompt.is_none()).then(|| i64::from(rows.status)),
             prompt: prompt.map(clean),
-            source: separate.then(|| LogSource::Otel.as_str()),
+            source: source.map(LogSource::as_str),
         }
     }
 
@@ -114,8 +115,10 @@ impl Dims {
             user.as_deref(),
             status.as_deref(),
         ];
-        // These columns were added later. Rows without them keep their old id; no row has both.
-        columns.extend(prompt.as_deref().or(*source).map(Some));
+        // These columns were added later; rows without them keep their old id. Only one cube has prompts, all of its
+        // rows have one, and so no two rows have the same columns.
+        columns.extend(prompt.as_deref().map(Some));
+        columns.extend(source.map(Some));
         digest(&columns)
     }
 
@@ -138,7 +141,8 @@ pub(super) struct RollupKey<'a> {
     pub(super) user: Option<&'a str>,
     prompt: Option<&'a str>,
     status: u16,
-    pub(super) is_ingested: bool,
+    /// The source, if its rows are added up apart from others.
+    separate: Option<LogSource>,
 }
 
 impl<'a> RollupKey<'a> {
@@ -154,8 +158,12 @@ impl<'a> RollupKey<'a> {
             user: row.user.as_deref(),
             prompt: row.prompt.as_ref().map(|prompt| prompt.name.as_str()),
             status: row.status,
-            is_ingested: row.source == LogSource::Otel,
+            separate: Some(row.source).filter(|source| source.is_internal() || *source == LogSource::Otel),
         }
+    }
+
+    pub(super) fn is_ingested(&self) -> bool {
+        self.separate == Some(LogSource::Otel)
     }
 
     pub(super) fn day(&self) -> i64 {

@@ -42,7 +42,7 @@ impl SpendSnapshot {
             .all(
                 "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
                  JOIN usage_days u ON u.dim_id = d.id \
-                 WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3",
+                 WHERE d.org_id = $1 AND d.cube = $2 AND (d.source IS NULL OR d.source <> 'otel') AND u.at >= $3",
                 args![org, Cube::All.number(), since],
             )
             .await?;
@@ -61,14 +61,14 @@ impl SpendSnapshot {
                 "WITH wanted AS (SELECT value AS id FROM json_each('[\"' || replace($4, ',', '\",\"') || '\"]')) \
                  SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
                  JOIN usage_days u ON u.dim_id = d.id \
-                 WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
+                 WHERE d.org_id = $1 AND d.cube = $2 AND (d.source IS NULL OR d.source <> 'otel') AND u.at >= $3 \
                  AND (d.key_id IN (SELECT id FROM wanted) OR d.app_id IN (SELECT id FROM wanted) \
                  OR d.team_id IN (SELECT id FROM wanted))"
             }
             Dialect::Postgres => {
                 "SELECT d.key_id, d.app_id, d.team_id, u.at, u.totals FROM usage_dims d \
                  JOIN usage_days u ON u.dim_id = d.id \
-                 WHERE d.org_id = $1 AND d.cube = $2 AND d.source IS NULL AND u.at >= $3 \
+                 WHERE d.org_id = $1 AND d.cube = $2 AND (d.source IS NULL OR d.source <> 'otel') AND u.at >= $3 \
                  AND (d.key_id = ANY(string_to_array($4, ',')) OR d.app_id = ANY(string_to_array($4, ',')) \
                  OR d.team_id = ANY(string_to_array($4, ',')))"
             }

@@ -160,18 +160,27 @@ pub async fn usage_by_model_and_status(logs: &Db, org: OrgId) -> Result<Vec<Mode
          ORDER BY d.provider, d.model, d.status",
         Cube::Models.number()
     );
-    let rows = logs.all(AssertSqlSafe(sql), args![org]).await?;
-    rows.iter()
-        .map(|row| {
-            let totals = sum_packed(&[row.get("closed")?, row.get("packed")?]);
-            Ok(ModelUsage {
-                provider: row.get("provider")?,
-                model: row.get("model")?,
-                status: row.get("status")?,
-                totals,
-            })
-        })
-        .collect()
+    let mut all: Vec<ModelUsage> = Vec::new();
+    for row in logs.all(AssertSqlSafe(sql), args![org]).await? {
+        let totals = sum_packed(&[row.get("closed")?, row.get("packed")?]);
+        let next = ModelUsage {
+            provider: row.get("provider")?,
+            model: row.get("model")?,
+            status: row.get("status")?,
+            totals,
+        };
+        match all.last_mut() {
+            // The gateway's own calls have a line of their own.
+            Some(last)
+                if (&last.provider, &last.model, last.status)
+                    == (&next.provider, &next.model, next.status) =>
+            {
+                last.totals.add(&next.totals);
+            }
+            _ => all.push(next),
+        }
+    }
+    Ok(all)
 }
 
 /// When a user was first and last seen. Without log rows of that time, the first day is known but not the time of day.

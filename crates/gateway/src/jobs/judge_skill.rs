@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gateway_core::ids::{JobId, OrgId, SkillId};
 use gateway_core::skills::SkillSource;
-use gateway_core::skills::judge::{self, Judgement, RUBRIC_V1};
+use gateway_core::skills::judge::{self, Judgement, RUBRIC_VERSION};
 use gateway_core::skills::rubric::{BUILTIN, Rubric};
 use gateway_core::verdicts::INTERNAL_SOURCE;
 use gateway_store::faults::{KillPoint, kill_point};
@@ -268,7 +268,7 @@ async fn judge(job_services: &Arc<JobServices>, request: &JudgeRequest<'_>) -> R
     Ok(Judged {
         judgement,
         provider: BUILTIN.to_owned(),
-        model: RUBRIC_V1.to_owned(),
+        model: RUBRIC_VERSION.to_owned(),
         latency_ms: (job_services.services.clock.now().0 - started_at.0).max(0),
         prompt_tokens: 0,
         completion_tokens: 0,

@@ -22,6 +22,9 @@ const USAGE_REFUSAL_TTL: Duration = Duration::from_secs(60 * 60);
 /// How long a session stays pinned to its target after its last request.
 const PIN_TTL: Duration = Duration::from_secs(30 * 60);
 
+/// Longer names of models are cut in the list of open breakers.
+const MAX_NAME_CHARS: usize = 128;
+
 /// A model of a provider, as one organization sees it.
 #[derive(Debug, Clone, Copy, Hash)]
 pub struct TargetKey<'a> {
@@ -48,6 +51,23 @@ struct TrackedTarget {
     latency: Option<Latency>,
     /// Until then the target is not asked for the usage chunk of a stream.
     usage_refused_until: Option<Timestamp>,
+    /// The target itself, since its breaker opened for the first time.
+    name: Option<Box<TargetName>>,
+}
+
+/// The names of a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetName {
+    org: OrgId,
+    pub provider: String,
+    pub model: Option<String>,
+}
+
+impl TargetName {
+    fn of(key: TargetKey<'_>) -> Self {
+        let short = |name: &str| name.chars().take(MAX_NAME_CHARS).collect();
+        Self { org: key.org, provider: short(key.provider), model: key.model.map(short) }
+    }
 }
 
 impl TrackedTarget {
@@ -93,6 +113,7 @@ impl TargetHealth {
             target.breaker.record(false, now.0);
             if !was_open && target.breaker.is_open() {
                 self.opened.fetch_add(1, Ordering::Relaxed);
+                target.name.get_or_insert_with(|| Box::new(TargetName::of(key)));
             }
         });
     }
@@ -165,6 +186,23 @@ impl TargetHealth {
         }
     }
 
+    /// The targets of an organization whose breakers are open or half open.
+    pub fn open_targets(&self, org: OrgId) -> Vec<TargetName> {
+        if self.tracked.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut open = Vec::new();
+        for shard in &self.targets {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let targets = shard.values().filter(|target| target.breaker.is_open());
+            open.extend(
+                targets.filter_map(|target| target.name.as_deref().filter(|name| name.org == org)).cloned(),
+            );
+        }
+        open.sort_unstable_by(|a, b| (&a.provider, &a.model).cmp(&(&b.provider, &b.model)));
+        open
+    }
+
     /// How often a breaker opened.
     pub fn breakers_opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
@@ -235,10 +273,14 @@ mod tests {
         assert_eq!(health.permit(key(1, "openai", Some("n")), NOW), Permit::Allow);
         assert_eq!(health.permit(key(1, "groq", Some("m")), NOW), Permit::Allow);
         assert_eq!((health.breaker_counts(), health.breakers_opened()), ([0, 1, 0], 1));
+        let open = |org: u128| health.open_targets(OrgId(uuid::Uuid::from_u128(org)));
+        assert_eq!(open(1), [TargetName::of(key(1, "openai", Some("m")))]);
+        assert_eq!(open(2), []);
         assert_eq!(health.permit(key(1, "openai", Some("m")), NOW.plus(60_000)), Permit::Probe);
         assert_eq!(health.breaker_counts(), [0, 0, 1]);
         health.record_success(key(1, "openai", Some("m")), NOW.plus(60_000), Duration::ZERO, true);
         assert_eq!((health.breaker_counts(), health.breakers_opened()), ([1, 0, 0], 1));
+        assert_eq!(open(1), []);
     }
 
     #[test]

@@ -171,6 +171,12 @@ async fn an_object_that_does_not_exist_does_not_count() {
 async fn breakers_are_of_one_organization() {
     let chain = with_an_open_breaker().await;
     let bob = chain.proxy.app.signup("other").await;
+    for (account, open) in [(&chain.proxy.ada, json!(["m"])), (&bob, json!([]))] {
+        let list = chain.proxy.app.get("/api/v1/playground/providers").bearer(&account.token).send().await;
+        let providers = list.expect(200)["providers"].as_array().unwrap().clone();
+        let openai = providers.iter().find(|provider| provider["name"] == "openai").unwrap();
+        assert_eq!(openai["open_breakers"], open);
+    }
     let call = chain.proxy.app.call(http::Method::POST, "/v1/chat/completions").key(&bob.api_key);
     let call = call.header("x-gateway-provider", "openai").header("x-gateway-fallback", "sandbox");
     call.json(json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}))

@@ -315,7 +315,7 @@ on_both!(a_rubric_is_seeded_once_and_changed_in_part, ENTERPRISE, |app| async mo
         .map(|f| rubric[f].clone());
     assert_eq!(
         chosen,
-        [json!("builtin"), json!("rubric-v1"), json!("builtin"), json!("hash-v1"), json!(256)]
+        [json!("builtin"), json!("rubric-v2"), json!("builtin"), json!("hash-v1"), json!(256)]
     );
     assert_eq!(
         (&rubric["pass_threshold"], &rubric["allowed_verdict_sources"]),

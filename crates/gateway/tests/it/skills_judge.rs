@@ -28,7 +28,7 @@ on_both!(every_version_is_judged_by_itself_and_again_when_asked, ENTERPRISE, |ap
     assert_eq!((&first["rubric_config_id"], &first["skill_version"]), (&rubric["id"], &json!(1)));
     assert_eq!(
         (&first["judge_provider"], &first["judge_model"], &first["source"]),
-        (&json!("builtin"), &json!("rubric-v1"), &json!("internal"))
+        (&json!("builtin"), &json!("rubric-v2"), &json!("internal"))
     );
     let axes = first["axes"].as_object().unwrap();
     assert_eq!(axes.keys().map(String::as_str).collect::<Vec<_>>(), AXES);

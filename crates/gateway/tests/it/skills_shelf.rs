@@ -10,6 +10,8 @@ use crate::support::assertions::assert_uuid_v7;
 use crate::support::skills::{ENTERPRISE, fields, path, shelf_path};
 use crate::support::{Account, TestApp};
 
+const GOOD: &str = include_str!("../../../gateway-core/fixtures/skills/good/postgres-slow-query.md");
+
 async fn names(app: &TestApp, by: &Account, query: &str) -> Vec<String> {
     let list = app.get(&format!("/api/v1/skills/public?{query}")).bearer(&by.token).send().await.expect(200);
     list["skills"]
@@ -108,6 +110,30 @@ on_both!(the_shelf_is_sorted_and_paged, ENTERPRISE, |app| async move {
         assert_eq!(seen, names(&app, &bob, &format!("sort={sort}")).await, "{sort}");
     }
 });
+
+on_both!(
+    a_copy_passes_like_its_origin_and_is_published_only_when_it_was_changed,
+    ENTERPRISE,
+    |app| async move {
+        let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);
+        let skill = app.skill(&ada, json!({"raw_source": GOOD})).await;
+        let judged = app.wait_for_verdicts(&ada, &skill, 1).await.remove(0);
+        assert_eq!(judged["passed"], true, "{judged}");
+        app.publish(&ada, &skill).await.expect(200);
+        let copy = adopt(&app, &bob, &skill).await["skill"].clone();
+        let copied = app.wait_for_verdicts(&bob, &copy, 1).await.remove(0);
+        assert_eq!(
+            (&copied["passed"], &copied["overall_score"]),
+            (&judged["passed"], &judged["overall_score"])
+        );
+        let refused = app.publish(&bob, &copy).await.expect_error(409, "not_publishable");
+        assert!(refused["message"].as_str().unwrap().contains("adopted"), "{refused}");
+        // A text that was pasted instead of adopted is compared with the origin.
+        let stolen = app.skill(&bob, json!({"raw_source": GOOD.replacen("name: ", "name: my-", 1)})).await;
+        let stolen = app.wait_for_verdicts(&bob, &stolen, 1).await.remove(0);
+        assert_eq!(stolen["passed"], false, "{stolen}");
+    }
+);
 
 on_both!(an_adopted_skill_is_a_private_copy_of_the_published_version, ENTERPRISE, |app| async move {
     let (ada, bob) = (app.signup("acme").await, app.signup("bobs").await);

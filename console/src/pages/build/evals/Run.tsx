@@ -1,16 +1,18 @@
 import { getRouteApi, Link } from '@tanstack/react-router'
-import { Ban } from 'lucide-react'
+import { Ban, RotateCw } from 'lucide-react'
+import { useState } from 'react'
 import { api, client, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
 import { duration, integer, money, percent, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { answeredBy, judgedOn } from '@/lib/runs'
+import { answeredBy, judgedOn, targetOf } from '@/lib/runs'
 import { useAction } from '@/lib/useAction'
 import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
 import { WithLogDrawer } from '../../observe/log/LogDrawer'
 import { isRunning, passRate, RUN_TONE, useDatasetNames } from './RunList'
 import { Results, WithResultDrawer } from './Results'
 import { RunCompare } from './RunCompare'
+import { RunOnDataset } from './RunOnDataset'
 import type { RunSearch } from './search'
 import { useRunUsage } from './useRunUsage'
 
@@ -29,7 +31,7 @@ export function RunPage() {
       {query.data ? (
         // The drawer of a request covers that of a verdict, which is there again afterwards.
         <WithResultDrawer run={query.data} to={search.with} order={search.order ?? 'failed'} item={search.log === undefined ? search.item : undefined} onItem={(item) => set({ item })} onLog={(log) => set({ log })}>
-          <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
+          <div className="flex min-h-0 min-w-0 flex-1 flex-col overflow-y-auto">
             <Loaded run={query.data} search={search} set={set} />
           </div>
         </WithResultDrawer>
@@ -58,6 +60,8 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
   const { zone } = usePrefs()
   const definition = api.useQuery('get', '/api/v1/evals/{evalId}', { params: { path: { evalId: run.eval_id } } }, { staleTime: 60_000 })
   const running = isRunning(run)
+  const [again, setAgain] = useState(false)
+  const target = targetOf(run)
   const cancel = useAction(async () => {
     await client.POST('/api/v1/evals/runs/{runId}/cancel', { params: { path: { runId: run.id } } })
     await invalidate('/api/v1/evals/runs')
@@ -91,6 +95,11 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
           <Link to="/evals/$evalId" params={{ evalId: String(run.eval_id) }} className="btn">
             Definition
           </Link>
+          {target && run.dataset_id !== null && (
+            <Button needs="member" icon={<RotateCw size={14} aria-hidden />} title="The same cases with another model or prompt, compared with this run" onClick={() => setAgain(true)}>
+              Run again
+            </Button>
+          )}
           {running && (
             <Button kind="danger" needs="member" busy={cancel.busy} icon={<Ban size={14} aria-hidden />} onClick={cancel.run}>
               Cancel run
@@ -99,6 +108,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
         </>
       }
     >
+      {again && target && <RunOnDataset evalId={run.eval_id} datasetId={run.dataset_id ?? undefined} version={run.dataset_version ?? undefined} initial={[target]} compareWith={run.id} onClose={() => setAgain(false)} />}
       <Progress run={run} />
       <ErrorLine error={cancel.error} />
       {run.error && (

@@ -28,13 +28,15 @@ interface RunOnDatasetProps {
   version?: number | undefined
   /** What is evaluated, if it is already known. */
   initial?: readonly { provider: string; model: string; prompt?: PromptTarget | null }[]
+  /** Id of the run that a single new one is compared with. */
+  compareWith?: number
   onClose(): void
 }
 
 const DEFAULT_TARGET: Target = { provider: 'sandbox', model: 'sandbox-small', prompt: null }
 
 /** Starts runs over a dataset: one for each eval and model, or one for each eval on the stored outputs. */
-export function RunOnDataset({ evalId, datasetId, version, initial, onClose }: RunOnDatasetProps) {
+export function RunOnDataset({ evalId, datasetId, version, initial, compareWith, onClose }: RunOnDatasetProps) {
   const navigate = useNavigate()
   const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } })
   const datasets = api.useQuery('get', '/api/v1/datasets', { params: { query: { limit: 200 } } })
@@ -67,8 +69,9 @@ export function RunOnDataset({ evalId, datasetId, version, initial, onClose }: R
       }
     }
     await invalidate('/api/v1/evals/runs')
-    if (started.length === 1) await navigate({ to: '/evals/runs/$runId', params: { runId: String(started[0]) } })
+    if (started.length === 1) await navigate({ to: '/evals/runs/$runId', params: { runId: String(started[0]) }, search: { with: compareWith } })
     else await navigate({ to: '/evals/experiment', search: { runs: started.join(',') } })
+    onClose()
   })
   const change = (at: number, target: Partial<Target>) => setTargets(targets.map((one, index) => (index === at ? { ...one, ...target } : one)))
   const missing = evals.data?.evals.length === 0 ? 'There is no eval yet: define one first' : datasets.data?.datasets.length === 0 ? 'There is no dataset yet: create one first' : null

@@ -14,6 +14,7 @@ interface EditorProps {
   value: string
   problems: readonly SourceProblem[]
   readOnly?: boolean
+  autoFocus?: boolean
   onChange(value: string): void
 }
 
@@ -74,7 +75,7 @@ const theme = EditorView.theme({
   '.cm-selectionBackground, &.cm-focused .cm-selectionBackground': { backgroundColor: 'color-mix(in oklch, var(--accent) 28%, transparent) !important' },
 })
 
-export default function Editor({ label, value, problems, readOnly = false, onChange }: EditorProps) {
+export default function Editor({ label, value, problems, readOnly = false, autoFocus = false, onChange }: EditorProps) {
   const box = useRef<HTMLDivElement>(null)
   const view = useRef<EditorView | null>(null)
   const changed = useEffectEvent((next: string) => onChange(next))
@@ -106,8 +107,9 @@ export default function Editor({ label, value, problems, readOnly = false, onCha
       }),
     })
     view.current = editor
+    if (autoFocus) editor.focus()
     return () => editor.destroy()
-  }, [label, readOnly])
+  }, [label, readOnly, autoFocus])
 
   // The value changed from outside: a restored version or a discarded draft.
   useEffect(() => {

@@ -50,7 +50,7 @@ export function NewSkill({ onClose }: { onClose(): void }) {
         </>
       }
     >
-      <SourceEditor value={text} onChange={setSource} refused={create.error} />
+      <SourceEditor autoFocus value={text} onChange={setSource} refused={create.error} />
       {!known && <ErrorLine error={create.error} />}
     </Dialog>
   )

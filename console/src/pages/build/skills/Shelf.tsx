@@ -1,20 +1,18 @@
-import { getRouteApi, useNavigate } from '@tanstack/react-router'
-import { Download, LibraryBig } from 'lucide-react'
-import { api, client, unwrap, type Schemas } from '@/api/client'
-import { useMe } from '@/api/me'
+import { getRouteApi } from '@tanstack/react-router'
+import { LibraryBig } from 'lucide-react'
+import { lazy, Suspense } from 'react'
+import { api } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
-import { invalidate } from '@/api/query'
-import { ago, plural } from '@/lib/format'
-import { useAction } from '@/lib/useAction'
-import { useNow } from '@/lib/useNow'
-import { Badge, Button, DockedDrawer, Empty, ErrorLine, ErrorPanel, Input, NoMatch, Page, Pager, Select, Skeleton, SkeletonCards, toast } from '@/ui'
+import { plural } from '@/lib/format'
+import { DockedDrawer, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Select, Skeleton, SkeletonCards } from '@/ui'
 import { Json } from '@/ui/Json'
 import { Score } from './Score'
+import { Adopt, ShelfCard } from './ShelfCard'
 import { SORTS, type ShelfSearch } from './search'
 import { SkillsLayout } from './SkillsLayout'
 
+const Markdown = lazy(() => import('@/ui/Markdown'))
 const route = getRouteApi('/shell/shelf')
-type Skill = Schemas['Skill']
 
 /** The shelf: published skills of all organizations. */
 export function Shelf() {
@@ -61,58 +59,13 @@ function Cards({ search, set }: { search: ShelfSearch; set(change: Partial<Shelf
         <>
           <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,280px),1fr))] gap-3" aria-label="Shelf">
             {skills.map((skill) => (
-              <Card key={skill.id} skill={skill} onOpen={() => set({ skill: skill.id })} />
+              <ShelfCard key={skill.id} skill={skill} onOpen={() => set({ skill: skill.id })} />
             ))}
           </ul>
           {list.hasNextPage && <Pager shown={skills.length} what="skills" more busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
         </>
       )}
     </>
-  )
-}
-
-function Card({ skill, onOpen }: { skill: Skill; onOpen(): void }) {
-  const now = useNow(60_000)
-  return (
-    <li className="card flex flex-col gap-2 p-3">
-      <div className="flex items-start gap-2">
-        <button type="button" className="min-h-6 min-w-0 flex-1 truncate text-left font-mono text-xs font-medium text-accent underline" onClick={onOpen}>
-          {skill.name}
-        </button>
-        {skill.latest_evaluation && <Score {...skill.latest_evaluation} />}
-      </div>
-      <p className="line-clamp-3 flex-1 text-muted">{skill.headline || skill.description}</p>
-      <div className="flex flex-wrap items-center gap-x-3 gap-y-1 text-xs text-muted">
-        <span>
-          by <code>{skill.publisher ?? '–'}</code>
-        </span>
-        <span className="tabular-nums">v{skill.published_version ?? skill.version}</span>
-        <span>{plural(skill.adoptions, 'adoption')}</span>
-        <span>{ago(skill.published_at, now)}</span>
-        <Adopt skill={skill} />
-      </div>
-    </li>
-  )
-}
-
-/** Adopts a skill as a copy. If the name is taken the copy gets another name, which is shown. */
-function Adopt({ skill }: { skill: Skill }) {
-  const me = useMe()
-  const navigate = useNavigate()
-  const adopt = useAction(async () => {
-    const adopted = await unwrap(client.POST('/api/v1/skills/public/{skillId}/adopt', { params: { path: { skillId: skill.id } } }))
-    await invalidate('/api/v1/skills')
-    toast(adopted.renamed ? `You have a skill ${skill.name} already, so the copy is called ${adopted.name}` : `${adopted.name} is yours now`)
-    await navigate({ to: '/skills/$skillId', params: { skillId: adopted.skill.id } })
-  })
-  if (skill.org_id === me.orgId) return <Badge>yours</Badge>
-  return (
-    <span className="ml-auto flex flex-col items-end gap-1">
-      <Button size="sm" needs="member" busy={adopt.busy} icon={<Download size={14} aria-hidden />} aria-label={`Adopt ${skill.name}`} onClick={adopt.run}>
-        Adopt
-      </Button>
-      <ErrorLine error={adopt.error} />
-    </span>
   )
 }
 
@@ -128,8 +81,19 @@ function ShelfDetail({ skillId }: { skillId: string }) {
         {skill.latest_evaluation && <Score {...skill.latest_evaluation} />}
         <Adopt skill={skill} />
       </div>
+      <p className="text-xs text-muted">
+        By <code>{skill.publisher ?? '–'}</code>, version {skill.published_version ?? skill.version}, {plural(skill.adoptions, 'adoption')}
+      </p>
       <p className="text-muted">{skill.description}</p>
-      <Json value={skill.raw_source} label="SKILL.md" />
+      <div className="card p-3" role="region" aria-label="SKILL.md">
+        <Suspense fallback={<Skeleton className="h-40 w-full" />}>
+          <Markdown text={skill.body} />
+        </Suspense>
+      </div>
+      <details>
+        <summary className="min-h-6 cursor-pointer text-xs text-muted">Source with front matter</summary>
+        <Json value={skill.raw_source} label="Source" />
+      </details>
     </div>
   )
 }

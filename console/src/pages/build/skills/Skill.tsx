@@ -1,10 +1,12 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { EllipsisVertical, Trash2 } from 'lucide-react'
-import { useState } from 'react'
+import { useMemo, useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
 import { invalidate } from '@/api/query'
 import { validateSkillSource } from '@/lib/frontmatter'
+import { findingsInText } from '@/lib/safetyFindings'
+import { plural } from '@/lib/format'
 import { usePersistentState } from '@/lib/usePersistentState'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
 import { useAction } from '@/lib/useAction'
@@ -73,6 +75,8 @@ function Loaded({ skill }: { skill: Skill }) {
   const known = versions.data?.pages.flatMap((page) => page.versions)
   const shown = search.v === undefined || search.v === skill.version ? null : known?.find((version) => version.version === search.v)
   const text = shown?.raw_source ?? draft ?? skill.raw_source
+  const safety = verdicts.find((one) => one.skill_version === (shown?.version ?? skill.version) && (one.axes['safety']?.score ?? 1) < 1)?.axes['safety']?.rationale ?? ''
+  const findings = useMemo(() => findingsInText(safety, text), [safety, text])
   const isDraft = !shown && draft !== null && draft !== skill.raw_source
 
   const put = async (source: string) => {
@@ -96,7 +100,7 @@ function Loaded({ skill }: { skill: Skill }) {
   return (
     <Page
       title={skill.name}
-      beside={<Badge tone={skill.visibility === 'public' ? 'accent' : 'muted'}>{skill.visibility}</Badge>}
+      beside={<Badge tone={skill.published_version === null ? 'muted' : 'accent'}>{skill.published_version === null ? 'private' : 'on the shelf'}</Badge>}
       about={skill.headline || skill.description}
       actions={
         <>
@@ -122,6 +126,11 @@ function Loaded({ skill }: { skill: Skill }) {
       }
     >
       <Source skill={skill} />
+      {findings.length > 0 && (
+        <p role="status" className="rounded-sm border border-line bg-err-soft px-3 py-2 text-err">
+          Blocked by {plural(findings.length, 'safety finding')}: {findings.map((finding) => `line ${finding.line}`).join(', ')}. They are marked in the text.
+        </p>
+      )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(300px,380px)]">
         <Section flush>
           <Tabs
@@ -134,14 +143,14 @@ function Loaded({ skill }: { skill: Skill }) {
                 label: shown ? `Text of v${shown.version}` : 'Text',
                 content: (
                   <div className="flex flex-col gap-2 p-3">
-                    <SourceEditor value={text} onChange={setDraft} readOnly={shown != null || permissionReason !== null} refused={save.error} />
+                    <SourceEditor value={text} onChange={setDraft} readOnly={shown != null || permissionReason !== null} findings={findings} refused={save.error} />
                     {permissionReason && <p className="text-xs text-muted">{permissionReason}</p>}
                     {save.error?.code !== 'invalid_frontmatter' && <ErrorLine error={save.error} />}
                   </div>
                 ),
               },
               { value: 'changes', label: 'Changes', content: <div className="flex flex-col gap-2 p-3">{compared ? <><p className="text-muted">From v{compared.version} to {isDraft ? 'the draft' : `v${shown?.version ?? skill.version}`}</p><DiffView before={compared.raw_source} after={text} label="Changes" /></> : <p className="text-muted">There is only one version.</p>}</div> },
-              { value: 'use', label: 'Use it', content: <div className="p-3"><Code label="Load the file" code={`curl ${location.origin}/api/v1/skills/${skill.id}/SKILL.md \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -o SKILL.md`} /></div> },
+              { value: 'use', label: 'Use it', content: <UseSkill skill={skill} /> },
             ]}
           />
         </Section>
@@ -158,7 +167,7 @@ function Loaded({ skill }: { skill: Skill }) {
             </>
           )}
           <VersionRail
-            versions={known?.map((version) => ({ version: version.version, at: version.created_at, by: version.created_by, note: version.version === skill.published_version && <Badge tone="ok">shelf</Badge> }))}
+            versions={known?.map((version) => ({ version: version.version, at: version.created_at, by: version.created_by, note: version.version === skill.published_version && <Badge tone="ok">on the shelf</Badge> }))}
             error={versions.error}
             onRetry={() => void versions.refetch()}
             shown={shown?.version ?? skill.version}
@@ -186,5 +195,25 @@ function Source({ skill }: { skill: Skill }) {
     <p className="card px-3 py-2 text-muted">
       Copied from the shelf{skill.source_version != null && `, version ${skill.source_version}`}{skill.source_status && ` (${words[skill.source_status]})`}
     </p>
+  )
+}
+
+/** Where an agent looks for the file, and how it gets there. */
+function UseSkill({ skill }: { skill: Skill }) {
+  const folder = `~/.claude/skills/${skill.name}`
+  return (
+    <div className="flex flex-col gap-2 p-3">
+      <p className="text-muted">
+        Agents load skills from a folder with the name of the skill: <code>~/.claude/skills</code> for Claude Code, <code>~/.codex/skills</code> for Codex, or <code>.claude/skills</code> in a repository.
+      </p>
+      <Code label="Load the file" code={`mkdir -p ${folder}\ncurl ${location.origin}/api/v1/skills/${skill.id}/SKILL.md \\\n  -H "X-Gateway-Key: $GATEWAY_KEY" -o ${folder}/SKILL.md`} />
+      <p className="text-muted">
+        To install all skills that passed, and to keep them up to date, use the commands under{' '}
+        <Link to="/skills/install" className="text-accent underline">
+          Install
+        </Link>
+        .
+      </p>
+    </div>
   )
 }

@@ -8,6 +8,7 @@ import { ago, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { FromShelf } from './FromShelf'
 import { NewSkill } from './NewSkill'
 import { Score } from './Score'
 import { SkillsLayout } from './SkillsLayout'
@@ -55,9 +56,12 @@ function List({ action }: { action: ReactNode }) {
   if (!list.data) return <Section flush><SkeletonRows /></Section>
   if (skills.length === 0) {
     return (
-      <Empty icon={<Sparkles size={24} aria-hidden />} title="No skills yet" action={action}>
-        A skill is a SKILL.md file: a name, a description that tells agents when to load it, and instructions. Write one, or adopt one from the shelf.
-      </Empty>
+      <>
+        <Empty icon={<Sparkles size={24} aria-hidden />} title="No skills yet" action={action}>
+          A skill is a SKILL.md file: a name, a description that tells agents when to load it, and instructions. Write one, or adopt one from the shelf.
+        </Empty>
+        <FromShelf />
+      </>
     )
   }
   return (

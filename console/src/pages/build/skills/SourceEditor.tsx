@@ -5,29 +5,33 @@ import { plural } from '@/lib/format'
 import { validateSkillSource, sourceLineOf, type SourceProblem } from '@/lib/frontmatter'
 import { Skeleton } from '@/ui'
 
+const NO_FINDINGS: readonly SourceProblem[] = []
 const Editor = lazy(() => import('./Editor'))
 
 interface SourceEditorProps {
   value: string
   onChange(value: string): void
   readOnly?: boolean
+  autoFocus?: boolean
+  /** Safety findings in this text. */
+  findings?: readonly SourceProblem[]
   /** Server error for this text. */
   refused: ApiError | null
 }
 
 /** Skill editor with live validation; the list below repeats the diagnostics. */
-export function SourceEditor({ value, onChange, readOnly, refused }: SourceEditorProps) {
+export function SourceEditor({ value, onChange, readOnly, autoFocus, findings = NO_FINDINGS, refused }: SourceEditorProps) {
   const problems = useMemo(() => {
-    const found: SourceProblem[] = validateSkillSource(value)
+    const found: SourceProblem[] = [...validateSkillSource(value), ...findings]
     if (refused?.code === 'invalid_frontmatter') found.push({ line: sourceLineOf(refused.message) ?? lineOfField(value, refused), message: refused.message })
     // The server may report the same problem again.
-    const once = found.filter((problem, at) => found.findIndex((other) => other.message.slice(0, 24) === problem.message.slice(0, 24)) === at)
+    const once = found.filter((problem, at) => found.findIndex((other) => other.line === problem.line && other.message.slice(0, 24) === problem.message.slice(0, 24)) === at)
     return once.toSorted((a, b) => a.line - b.line)
-  }, [value, refused])
+  }, [value, findings, refused])
   return (
     <div className="flex flex-col gap-2">
       <Suspense fallback={<Skeleton className="h-80 w-full" />}>
-        <Editor label="SKILL.md" value={value} problems={problems} readOnly={readOnly} onChange={onChange} />
+        <Editor label="SKILL.md" value={value} problems={problems} readOnly={readOnly} autoFocus={autoFocus} onChange={onChange} />
       </Suspense>
       {problems.length === 0 ? (
         <p className="flex items-center gap-1.5 text-xs text-ok" role="status">

@@ -37,7 +37,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
       cell: (key) => (
         <span className="flex min-w-0 flex-col py-1">
           <span className="font-medium">{key.name}</span>
-          {key.imported === null ? <code className="text-muted">{key.key_prefix}…</code> : <span className="text-muted">imported from {key.imported}</span>}
+          {key.imported === null ? <code className="truncate whitespace-nowrap text-muted">{key.key_prefix}…</code> : <span className="text-muted">imported from {key.imported}</span>}
         </span>
       ),
     },

@@ -17,6 +17,8 @@ export interface Offer {
   configured: boolean
   builtIn: boolean
   models: string[]
+  /** Models whose circuit breaker is open. */
+  openBreakers: string[]
   /** The configuration stored by the organization. */
   stored: Schemas['Provider'] | null
 }
@@ -51,6 +53,11 @@ export function ProviderCard({ offer, health, onEdit, onRemove }: { offer: Offer
       </p>
       <div className="flex flex-wrap items-center gap-2 text-xs text-muted">
         <Status tone={offer.configured ? 'ok' : 'muted'}>{isSandbox ? 'built in, needs no account' : offer.configured ? credentialOf(stored) : 'no credential'}</Status>
+        {offer.openBreakers.length > 0 && (
+          <Status tone="err" title="They failed repeatedly. Routes with several targets skip them until a trial request succeeds.">
+            circuit breaker open: {offer.openBreakers.map((model) => (model === '*' ? 'all models' : model)).join(', ')}
+          </Status>
+        )}
         {health && (
           <Link to="/logs" search={{ query: term('provider', offer.name), range: '1h' }} className="hover:underline">
             <Status tone={health.tone}>{health.text}</Status>

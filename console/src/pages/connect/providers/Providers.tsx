@@ -17,7 +17,7 @@ export function Providers() {
   const navigate = useNavigate({ from: '/providers' })
   const { orgId } = useMe()
   const [open, setOpen] = useState<Open | null>(null)
-  const known = api.useQuery('get', '/api/v1/playground/providers', {})
+  const known = api.useQuery('get', '/api/v1/playground/providers', {}, { refetchInterval: 60_000 })
   const own = api.useQuery('get', '/api/v1/orgs/{orgId}/providers', { params: { path: { orgId }, query: { limit: 200 } } })
   const offers = merge(known.data?.providers ?? [], own.data?.providers ?? [])
   const term = (q ?? '').toLowerCase()
@@ -83,6 +83,7 @@ function merge(known: Schemas['PlaygroundProvider'][], own: Schemas['Provider'][
       configured: provider.configured,
       builtIn: provider.name === provider.kind,
       models: provider.models.map((model) => model.id),
+      openBreakers: provider.open_breakers,
       stored: own.find((mine) => mine.name === provider.name) ?? null,
     }))
     .sort((a, b) => Number(b.stored !== null) - Number(a.stored !== null) || a.name.localeCompare(b.name))

@@ -1,12 +1,13 @@
 /** Webhooks of the organization. */
 import { Plus, Send } from 'lucide-react'
+import { useQueries } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
 import { pollingOptions } from '@/api/query'
-import { time } from '@/lib/format'
+import { percent, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { apiSnippet } from '@/lib/snippets'
 import { Badge, Button, Code, Empty, ErrorPanel, Page, Pager, PlanGate, Section, SkeletonRows, Table, type Column } from '@/ui'
@@ -49,7 +50,22 @@ export function Webhooks() {
   )
 }
 
+/** Webhooks whose deliveries are read for the share that arrived. */
+const MAX_RATES = 20
+
+/** The share of the newest deliveries that arrived, by webhook. */
+function useArrivedShares(webhooks: readonly Schemas['Webhook'][]): ReadonlyMap<string, number> {
+  const read = webhooks.slice(0, MAX_RATES)
+  const lists = useQueries({ queries: read.map(({ id }) => ({ ...api.queryOptions('get', '/api/v1/webhooks/{webhookId}/deliveries', { params: { path: { webhookId: id }, query: { limit: 49 } } }), staleTime: 15_000, meta: { quiet: true } })) })
+  const shares = read.map(({ id }, at): [string, number] | null => {
+    const tried = (lists[at]?.data?.deliveries ?? []).filter((one) => one.attempts.length > 0)
+    return tried.length === 0 ? null : [id, tried.filter((one) => one.status === 'delivered').length / tried.length]
+  })
+  return new Map(shares.filter((share) => share !== null))
+}
+
 function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
+  const arrived = useArrivedShares(webhooks)
   const { zone } = usePrefs()
   const navigate = useNavigate()
   const columns: Column<Schemas['Webhook']>[] = [
@@ -64,6 +80,15 @@ function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
       ),
     },
     { key: 'state', header: 'State', cell: (webhook) => <WebhookState webhook={webhook} /> },
+    {
+      key: 'arrived',
+      header: 'Arrived',
+      number: true,
+      cell: ({ id }) => {
+        const share = arrived.get(id)
+        return <span className={share !== undefined && share < 1 ? 'text-err' : 'text-muted'} title="Of the newest deliveries">{share === undefined ? '–' : percent(share)}</span>
+      },
+    },
     { key: 'events', header: 'Events', from: 'md', cell: (webhook) => <Events events={webhook.events} /> },
     { key: 'created', header: 'Created', from: 'lg', cell: (webhook) => <time title={time(webhook.created_at, zone, 'full')}>{time(webhook.created_at, zone, 'date')}</time> },
   ]

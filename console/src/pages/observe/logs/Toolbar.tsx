@@ -1,6 +1,8 @@
 import { BellPlus, Download, ListFilter, Pause, Play, Repeat } from 'lucide-react'
 import type { ReactNode } from 'react'
-import { Button, Switch } from '@/ui'
+import type { OwnCalls } from '@/lib/query'
+import { Button } from '@/ui'
+import { OwnSwitch } from '../OwnSwitch'
 
 interface ToolbarProps {
   /** Menus on the left: views. */
@@ -8,7 +10,7 @@ interface ToolbarProps {
   /** Menus on the right: columns. */
   end: ReactNode
   facets: { open: boolean; onToggle(): void }
-  own: { shown: boolean; blocked: boolean; onToggle(): void }
+  own: { own: OwnCalls; blocked: boolean; onChange(own: OwnCalls): void }
   /** Null if the list is not live. */
   pause: { paused: boolean; onToggle(): void } | null
   onExport(): void
@@ -24,7 +26,7 @@ export function Toolbar({ children, end, facets, own, pause, onExport, onAlert, 
         Filters
       </Button>
       {children}
-      <Switch className="text-muted" label="Playground and evals" title={own.blocked ? 'The query names the source itself' : 'List requests of the playground and of evals too'} checked={own.shown} disabled={own.blocked} onChange={own.onToggle} />
+      <OwnSwitch {...own} />
       <div className="ml-auto flex items-center gap-2">
         {pause && (
           <Button icon={pause.paused ? <Play size={14} aria-hidden /> : <Pause size={14} aria-hidden />} onClick={pause.onToggle} title="Space">

@@ -1,5 +1,5 @@
 /** Search parameters of the logs page: the query, the order, and the request in the drawer. */
-import { joinTerms, hasField, term } from '@/lib/query'
+import { joinTerms, term, withOwnCalls } from '@/lib/query'
 import { integer, oneOf, text, type RawSearch } from '@/lib/search'
 import { LOG_TABS, type LogTab } from '../log/tabs'
 
@@ -46,12 +46,10 @@ export function readLogsSearch(search: RawSearch): LogsSearch {
   }
 }
 
-/** The query that is sent: without the gateway's own calls, unless they are asked for. */
+/** The query that is sent. */
 export function effectiveQuery({ query, own }: LogsSearch): string {
-  return own === 'show' || hasField(query ?? '', 'source') ? (query ?? '') : joinTerms(query, OWN_CALLS_EXCLUDED)
+  return withOwnCalls(query ?? '', own)
 }
-export const OWN_CALLS_EXCLUDED = '-source:api,replay'
-export const OWN_SOURCES: readonly string[] = ['api', 'replay']
 
 export interface Order {
   field: SortField

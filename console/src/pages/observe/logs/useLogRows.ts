@@ -11,12 +11,12 @@ import { cursorPaging } from '@/api/paging'
 import { mergeNewestFirst } from '@/lib/merge'
 import { usePrefs } from '@/lib/prefs'
 import { resolveRange, type RangeSearch } from '@/lib/range'
-import { searchedWords } from '@/lib/query'
-import { effectiveQuery, OWN_CALLS_EXCLUDED, OWN_SOURCES, type LogsSearch } from './search'
+import { OWN_CALLS_EXCLUDED, OWN_SOURCES, searchedWords } from '@/lib/query'
+import { effectiveQuery, type LogsSearch } from './search'
 
 const PAGE_SIZE = 200
 /** Beyond this number of live rows the list is reloaded from the top. */
-const MAX_LIVE_ROWS = 5000
+const MAX_LIVE_ROWS = 2000
 /** New rows that match a query are fetched at most this often; the full-text index lags behind new rows. */
 const CATCH_UP_MS = 500
 const SEARCH_INDEX_DELAY_MS = 1500

@@ -5,11 +5,11 @@ import { previousRange, type Range } from '@/lib/range'
 import { ErrorPanel, SkeletonCards, Stat } from '@/ui'
 
 /** Key metrics of the range, compared with the previous range. */
-export function SummaryStats({ range }: { range: Range }) {
+export function SummaryStats({ range, query }: { range: Range; query: string | undefined }) {
   const { from, to } = range
   const before = previousRange(range)
-  const now = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { from, to } } }, pollingOptions())
-  const previousQuery = api.useQuery('get', '/api/v1/usage/summary', { params: { query: before } }, { staleTime: 60_000, placeholderData: (before) => before })
+  const now = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { from, to, query } } }, pollingOptions())
+  const previousQuery = api.useQuery('get', '/api/v1/usage/summary', { params: { query: { ...before, query } } }, { staleTime: 60_000, placeholderData: (before) => before })
   if (now.isError) return <ErrorPanel error={now.error} what="the totals" onRetry={() => void now.refetch()} />
   if (!now.data) return <SkeletonCards cards={7} className="h-[92px]" />
   const sums = now.data

@@ -6,7 +6,7 @@ import { Meter } from '@/charts/Bars'
 import { rankColors } from '@/charts/colors'
 import { ago, compact, duration, moneyColumn, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { term } from '@/lib/query'
+import { term, withOwnCalls, type OwnCalls } from '@/lib/query'
 import type { Range } from '@/lib/range'
 import { useNow } from '@/lib/useNow'
 import { ErrorPanel, HttpStatus, Section, SkeletonRows, Table, type Column } from '@/ui'
@@ -15,9 +15,14 @@ const MAX_ROWS = 6
 /** The same definition everywhere: 4xx, 5xx and interrupted responses. */
 const ERRORS = 'status:error'
 
-export function TopModels({ range }: { range: Range }) {
+interface PartProps {
+  range: Range
+  own: OwnCalls
+}
+
+export function TopModels({ range, own }: PartProps) {
   const { from, to } = range
-  const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model' } } }, pollingOptions())
+  const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model', query: withOwnCalls('', own) || undefined } } }, pollingOptions())
   const navigate = useNavigate()
   const rows = models.data?.rows.slice(0, MAX_ROWS) ?? []
   const cost = moneyColumn(rows.map((row) => row.cost_usd))
@@ -49,17 +54,17 @@ export function TopModels({ range }: { range: Range }) {
       ) : rows.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No requests in this range.</p>
       ) : (
-        <Table label="Top models by cost" columns={columns} rows={rows} rowKey={(row) => row.name} onOpen={(row) => void navigate({ to: '/logs', search: { query: row.key === null ? undefined : term('model', row.key) } })} />
+        <Table label="Top models by cost" columns={columns} rows={rows} rowKey={(row) => row.name} onOpen={(row) => void navigate({ to: '/logs', search: { query: row.key === null ? undefined : term('model', row.key), own } })} />
       )}
     </Section>
   )
 }
 
-export function NewestErrors({ range }: { range: Range }) {
+export function NewestErrors({ range, own }: PartProps) {
   const { zone } = usePrefs()
   const now = useNow(15_000)
   const { from, to } = range
-  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, query: ERRORS, limit: MAX_ROWS } } }, pollingOptions())
+  const errors = api.useQuery('get', '/api/v1/logs', { params: { query: { from, to, query: withOwnCalls(ERRORS, own), limit: MAX_ROWS } } }, pollingOptions())
   const navigate = useNavigate()
   const columns: Column<LogRow>[] = [
     { key: 'when', header: 'When', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap text-muted">{ago(row.created_at, now)}</time> },
@@ -68,7 +73,12 @@ export function NewestErrors({ range }: { range: Range }) {
     { key: 'latency', header: 'Latency', number: true, cell: (row) => duration(row.latency_ms) },
   ]
   return (
-    <Section title="Newest errors" flush aside={<Link to="/logs" search={{ query: ERRORS, own: 'show' }} className="text-xs text-accent underline">All errors</Link>}>
+    <Section title="Newest errors" flush aside={
+        <span className="flex gap-3 text-xs text-accent underline">
+          <Link to="/logs" search={{ query: ERRORS, own, sort: 'latency', range: 'today' }}>Slowest today</Link>
+          <Link to="/logs" search={{ query: ERRORS, own }}>All errors</Link>
+        </span>
+      }>
       {errors.isError ? (
         <ErrorPanel error={errors.error} what="the errors" onRetry={() => void errors.refetch()} />
       ) : !errors.data ? (
@@ -76,7 +86,7 @@ export function NewestErrors({ range }: { range: Range }) {
       ) : errors.data.logs.length === 0 ? (
         <p className="px-3 pt-1 pb-4 text-muted">No errors in this range.</p>
       ) : (
-        <Table label="Newest errors" columns={columns} rows={errors.data.logs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/logs', search: { query: ERRORS, own: 'show', log: row.id } })} />
+        <Table label="Newest errors" columns={columns} rows={errors.data.logs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/logs', search: { query: ERRORS, own, log: row.id } })} />
       )}
     </Section>
   )

@@ -6,11 +6,11 @@ import { colorsOf, OTHER_COLOR } from '@/charts/colors'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
 import { money } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { joinTerms, term } from '@/lib/query'
+import { joinTerms, term, withOwnCalls } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
 import { OTHER, bucketStarts, topSeries } from '@/lib/series'
 import { ErrorPanel, Skeleton } from '@/ui'
-import type { Group } from './search'
+import type { Group, UsageSearch } from './search'
 
 type Row = Schemas['BreakdownRow']
 const MAX_NAMED_SERIES = 5
@@ -18,7 +18,7 @@ const MAX_NAMED_SERIES = 5
 interface CostChartProps {
   range: Range
   by: Group
-  query: string
+  search: Pick<UsageSearch, 'query' | 'own'>
   rows: readonly Row[]
   budgets: readonly Schemas['Budget'][]
 }
@@ -27,10 +27,11 @@ interface CostChartProps {
  * Stacked cost over time. The API groups a series only by provider and model; of other groups the largest ones are
  * queried one by one.
  */
-export function CostChart({ range, by, query, rows, budgets }: CostChartProps) {
+export function CostChart({ range, by, search, rows, budgets }: CostChartProps) {
   const { zone } = usePrefs()
   const navigate = useNavigate()
   const { from, to, interval } = range
+  const query = withOwnCalls(search.query ?? '', search.own)
   const grouped = by === 'provider' ? 'provider' : 'model'
   const totals = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped, query: query || undefined } } }, pollingOptions(60_000))
   const isGrouped = by === 'model' || by === 'provider'
@@ -68,8 +69,8 @@ export function CostChart({ range, by, query, rows, budgets }: CostChartProps) {
       zone={zone}
       summary={money(total)}
       marks={limits(budgets, interval)}
-      onPick={(begin, end) => void navigate({ to: '/logs', search: { query: query || undefined, from: iso(begin), to: iso(end), own: 'show' } })}
-      onRange={(begin, end) => void navigate({ to: '/usage', search: { by, query: query || undefined, from: iso(begin), to: iso(end) } })}
+      onPick={(begin, end) => void navigate({ to: '/logs', search: { ...search, from: iso(begin), to: iso(end) } })}
+      onRange={(begin, end) => void navigate({ to: '/usage', search: { by, ...search, from: iso(begin), to: iso(end) } })}
     />
   )
 }

@@ -1,6 +1,6 @@
 import { useMemo, useState } from 'react'
 import { api, type Schemas } from '@/api/client'
-import { compact, money, plural, time } from '@/lib/format'
+import { compact, cost, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { Button, ErrorPanel, Input, NoMatch, Section, SkeletonRows, Table, type Column } from '@/ui'
 
@@ -10,10 +10,10 @@ const STEP = 100
 const COLUMNS: readonly Column<Price>[] = [
   { key: 'provider', header: 'Provider', from: 'sm', cell: (row) => row.provider },
   { key: 'model', header: 'Model', className: 'max-w-72 truncate', cell: (row) => <code title={row.model}>{row.model}</code> },
-  { key: 'input', header: 'Input', number: true, cell: (row) => money(row.input_per_mtok) },
-  { key: 'cached', header: 'Cached', number: true, from: 'md', cell: (row) => money(row.cache_read_per_mtok) },
-  { key: 'write', header: 'Cache write', number: true, from: 'lg', cell: (row) => money(row.cache_write_per_mtok) },
-  { key: 'output', header: 'Output', number: true, cell: (row) => money(row.output_per_mtok) },
+  { key: 'input', header: 'Input', number: true, cell: (row) => cost(row.input_per_mtok) },
+  { key: 'cached', header: 'Cached', number: true, from: 'md', cell: (row) => cost(row.cache_read_per_mtok) },
+  { key: 'write', header: 'Cache write', number: true, from: 'lg', cell: (row) => cost(row.cache_write_per_mtok) },
+  { key: 'output', header: 'Output', number: true, cell: (row) => cost(row.output_per_mtok) },
   { key: 'context', header: 'Context', number: true, from: 'md', cell: (row) => compact(row.max_input_tokens) },
 ]
 

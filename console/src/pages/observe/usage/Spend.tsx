@@ -9,9 +9,10 @@ import { toCsv } from '@/lib/csv'
 import { download } from '@/lib/download'
 import { compact, money, percent, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
-import { joinTerms } from '@/lib/query'
+import { hasField, joinTerms, withOwnCalls, type OwnCalls } from '@/lib/query'
 import { useRange } from '@/lib/useRange'
 import { Button, Empty, ErrorPanel, NoMatch, Section, Select, Skeleton, SkeletonRows, type Column } from '@/ui'
+import { OwnSwitch } from '../OwnSwitch'
 import { QueryBox } from '../query/QueryBox'
 import { Budgets } from './Budgets'
 import { CostChart } from './CostChart'
@@ -24,18 +25,20 @@ const NAMES: Record<Group, string> = { model: 'Model', provider: 'Provider', key
 interface SpendProps {
   by: Group
   query: string
-  onChange(change: Pick<UsageSearch, 'by' | 'query'>): void
+  own: OwnCalls
+  onChange(change: Pick<UsageSearch, 'by' | 'query' | 'own'>): void
 }
 
-export function Spend({ by, query, onChange }: SpendProps) {
+export function Spend({ by, query, own, onChange }: SpendProps) {
   const me = useMe()
   const navigate = useNavigate()
   const range = useRange()
   const { zone } = usePrefs()
   const box = useRef<HTMLInputElement>(null)
   const { from, to } = range
+  const effective = withOwnCalls(query, own)
   const [userBudget, setUserBudget] = useState<string | null>(null)
-  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by, query: query || undefined } } }, { ...pollingOptions(60_000), retry: false })
+  const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by, query: effective || undefined } } }, { ...pollingOptions(60_000), retry: false })
   const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, pollingOptions(60_000))
   // Placeholder data may belong to the previous grouping; ignore it.
   const rows = breakdown.data?.by === by ? byFrequency(breakdown.data.rows, by) : null
@@ -52,13 +55,14 @@ export function Spend({ by, query, onChange }: SpendProps) {
   const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(rows ?? [], by))
   return (
     <div className="flex flex-col gap-4 pt-4">
-      <QueryBox value={query} onChange={(next) => onChange({ query: next || undefined })} error={queryError} inputRef={box} placeholder="All requests. Filter: user:maria -source:api metadata.env:prod" />
+      <QueryBox value={query} onChange={(next) => onChange({ query: next || undefined })} error={queryError} inputRef={box} placeholder="All requests. Filter: user:maria model:gpt-4o* metadata.env:prod" />
       <div className="flex flex-wrap items-center gap-2">
         <label className="flex items-center gap-2">
           <span className="text-muted">Group by</span>
           <Select className="w-36" value={by} onChange={(event) => onChange({ by: event.target.value as Group })} options={GROUPS.map((group) => ({ value: group, label: NAMES[group] }))} />
         </label>
-        <Totals rows={rows} by={by} query={query} from={from} to={to} />
+        <Totals rows={rows} by={by} query={effective} from={from} to={to} />
+        <OwnSwitch own={own} blocked={hasField(query, 'source')} onChange={(next) => onChange({ own: next })} />
         <Button className="ml-auto" icon={<Download size={14} aria-hidden />} blocked={!rows?.length && 'There is nothing to download'} onClick={exportCsv}>
           CSV
         </Button>
@@ -88,8 +92,8 @@ export function Spend({ by, query, onChange }: SpendProps) {
         )
       ) : (
         <>
-          <CostChart range={range} by={by} query={query} rows={rows} budgets={allBudgets} />
-          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(group) => void navigate({ to: '/logs', search: { query: joinTerms(query, group), own: 'show' } })} />
+          <CostChart range={range} by={by} search={{ query: query || undefined, own }} rows={rows} budgets={allBudgets} />
+          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(group) => void navigate({ to: '/logs', search: { query: joinTerms(query, group), own } })} />
         </>
       )}
       {userBudget !== null && <UserBudgetForm user={userBudget} budgets={allBudgets} onClose={() => setUserBudget(null)} />}

@@ -1,4 +1,5 @@
 /** Search parameters of the usage page. */
+import type { OwnCalls } from '@/lib/query'
 import { oneOf, text, type RawSearch } from '@/lib/search'
 
 export const GROUPS = ['model', 'provider', 'key', 'team', 'app', 'user', 'prompt', 'error', 'tool'] as const
@@ -9,10 +10,11 @@ export interface UsageSearch {
   by?: Group
   /** A query of the query language. */
   query?: string
+  own?: OwnCalls
   /** Search text of the price table. */
   q?: string
 }
 
 export function readUsageSearch(search: RawSearch): UsageSearch {
-  return { view: oneOf(search['view'], ['spend', 'prices'] as const), by: oneOf(search['by'], GROUPS), query: text(search['query']), q: text(search['q']) }
+  return { view: oneOf(search['view'], ['spend', 'prices'] as const), by: oneOf(search['by'], GROUPS), query: text(search['query']), own: oneOf(search['own'], ['show'] as const), q: text(search['q']) }
 }

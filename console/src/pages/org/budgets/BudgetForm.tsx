@@ -61,7 +61,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
     >
       <div className="grid gap-3 sm:grid-cols-3">
         <Field label="For" error={save.fields['scope']}>
-          <Select autoFocus value={scope} onChange={(event) => setScope(event.target.value as Schemas['BudgetScope'])} options={SCOPES} />
+          <Select autoFocus={user === undefined} value={scope} onChange={(event) => setScope(event.target.value as Schemas['BudgetScope'])} options={SCOPES} />
         </Field>
         {scope === 'user' ? (
           <Field label="Which" hint="As X-Gateway-User names them." error={save.fields['scope_id']}>
@@ -81,7 +81,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
           <Input type="number" min={0} step="any" value={soft} placeholder="none" onChange={(event) => setSoft(event.target.value)} />
         </Field>
         <Field label="Hard limit, USD" hint="Reaching it refuses further requests." error={save.fields['hard_limit_usd']}>
-          <Input type="number" min={0} step="any" value={hard} placeholder="none" onChange={(event) => setHard(event.target.value)} />
+          <Input type="number" min={0} step="any" autoFocus={user !== undefined} value={hard} placeholder="none" onChange={(event) => setHard(event.target.value)} />
         </Field>
       </div>
       <div className="grid gap-3 sm:grid-cols-2">

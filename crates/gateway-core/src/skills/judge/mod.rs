@@ -16,7 +16,7 @@ use super::SkillSource;
 use super::rubric::{Axes, Axis, Rubric, rounded};
 
 /// The version of the built-in judge's rules. Any change of scores needs a new version.
-pub const RUBRIC_V1: &str = "rubric-v1";
+pub const RUBRIC_VERSION: &str = "rubric-v2";
 
 /// How far below the threshold the score of an unsafe or copied skill is capped.
 const MARGIN: f64 = 0.01;

@@ -8,7 +8,7 @@ pub enum Line<'a> {
     Step(&'a str),
     /// An item of a bulleted list.
     Item(&'a str),
-    /// A line inside a fence, without the fence itself.
+    /// A line inside a fence, without the fence itself, or of an indented block.
     Code(&'a str),
     Prose(&'a str),
 }
@@ -16,7 +16,7 @@ pub enum Line<'a> {
 #[derive(Debug, Default)]
 pub struct Outline<'a> {
     pub lines: Vec<Line<'a>>,
-    /// Fenced blocks that are not empty.
+    /// Fenced blocks that are not empty, and indented blocks.
     pub code_blocks: usize,
     /// Texts between single backticks.
     pub spans: Vec<&'a str>,
@@ -29,8 +29,22 @@ impl<'a> Outline<'a> {
         let mut outline = Self::default();
         let mut fence: Option<&str> = None;
         let mut filled = false;
+        // After a blank line, text that is indented is code, unless it continues an item of a list.
+        let (mut after_blank, mut indented) = (true, false);
         for line in text.lines() {
             let bare = line.trim();
+            let is_code = fence.is_none()
+                && !bare.is_empty()
+                && (line.starts_with("    ") || line.starts_with('\t'))
+                && (indented || after_blank && !outline.is_in_list());
+            if is_code {
+                outline.code_blocks += usize::from(!indented);
+                outline.lines.push(Line::Code(line));
+                (indented, after_blank) = (true, false);
+                continue;
+            }
+            indented &= bare.is_empty();
+            after_blank = bare.is_empty();
             let marker = ["```", "~~~"].into_iter().find(|marker| bare.starts_with(marker));
             match (fence, marker) {
                 (None, Some(marker)) => {
@@ -51,6 +65,10 @@ impl<'a> Outline<'a> {
         }
         outline.code_blocks += usize::from(fence.is_some() && filled);
         outline
+    }
+
+    fn is_in_list(&self) -> bool {
+        matches!(self.lines.last(), Some(Line::Step(_) | Line::Item(_)))
     }
 
     fn text_line(&mut self, bare: &'a str) {
@@ -139,6 +157,17 @@ mod tests {
         assert_eq!((outline.steps(), outline.items()), (vec!["One", "Two"], vec!["Item"]));
         assert_eq!((outline.code_blocks, outline.spans.as_slice()), (1, &["code"][..]));
         assert_eq!(outline.words, 9);
+    }
+
+    #[test]
+    fn an_indented_block_is_code_outside_of_lists() {
+        let text = "Run it:\n\n    refund --full\n\n    echo done\n\nThen:\n    goes on\n1. Step\n\n    of the step\n";
+        let outline = Outline::parse(text);
+        assert_eq!(outline.code_blocks, 1);
+        assert_eq!(
+            outline.texts().collect::<Vec<_>>(),
+            ["Run it:", "Then:", "goes on", "Step", "of the step"]
+        );
     }
 
     #[test]

@@ -199,7 +199,7 @@ pub fn clarity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     observations.add(
         0.2,
         structured.map(|first| format!("{} headings, the first {}", headings.len(), quoted(first))),
-        "headings",
+        "two headings or more (one is enough for 30 to 120 words)",
     );
     let (sentences, average) = sentence_length(outline);
     let short =
@@ -253,8 +253,10 @@ pub fn completeness(outline: &Outline<'_>) -> Axis {
         "steps (three numbered ones or more)",
     );
     let example = (outline.code_blocks > 0).then(|| "an example in a code block".to_owned());
-    let example =
-        example.or_else(|| outline.first_with(&EXAMPLE).map(|line| format!("an example: {}", quoted(line))));
+    let example = example.or_else(|| {
+        let line = outline.texts().find(|text| has_any(&without_addresses(text), &EXAMPLE))?;
+        Some(format!("an example: {}", quoted(line)))
+    });
     observations.add(0.2, example, "an example");
     let check = outline.first_with(&CHECK).map(|line| format!("a check: {}", quoted(line)));
     observations.add(0.15, check, "how to check the result");
@@ -265,6 +267,16 @@ pub fn completeness(outline: &Outline<'_>) -> Axis {
     let output = outline.first_with(&OUTPUT).map(|line| format!("what comes out: {}", quoted(line)));
     observations.add(0.1, output, "what the result looks like");
     observations.axis()
+}
+
+/// The text without words such as `https://shop.example/a` and `notes.md`, which mean no example by their parts.
+fn without_addresses(text: &str) -> String {
+    let is_address = |word: &&str| {
+        let name = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let has_suffix = name.rsplit_once('.').is_some_and(|(_, suffix)| suffix.len() > 1);
+        word.contains("://") || has_suffix
+    };
+    text.split_whitespace().filter(|word| !is_address(word)).collect::<Vec<_>>().join(" ")
 }
 
 fn first_vague(text: &str) -> Option<&'static str> {
@@ -309,8 +321,16 @@ fn ratio(count: usize, of: usize) -> f64 {
 fn sentence_length(outline: &Outline<'_>) -> (usize, f64) {
     let mut lengths = Vec::new();
     for text in outline.texts() {
-        let sentences = text.split(['.', '!', '?', ';', ':']).map(|part| part.split_whitespace().count());
-        lengths.extend(sentences.filter(|words| *words > 0));
+        let mut words = 0;
+        for word in text.split_whitespace() {
+            words += 1;
+            // A dot inside a path, a name or a number ends nothing.
+            if word.ends_with(['.', '!', '?', ';', ':']) {
+                lengths.push(words);
+                words = 0;
+            }
+        }
+        lengths.extend(Some(words).filter(|words| *words > 0));
     }
     let total: usize = lengths.iter().sum();
     (lengths.len(), ratio(total, lengths.len()))

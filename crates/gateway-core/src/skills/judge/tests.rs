@@ -5,7 +5,7 @@ use crate::skills::rubric::RubricChange;
 
 fn rubric(threshold: f64) -> Rubric {
     let change = RubricChange { pass_threshold: Some(threshold), ..RubricChange::default() };
-    Rubric::seeded(("builtin", RUBRIC_V1), ("builtin", "hash-v1"), 256).changed(change).unwrap()
+    Rubric::seeded(("builtin", RUBRIC_VERSION), ("builtin", "hash-v1"), 256).changed(change).unwrap()
 }
 
 fn skill(body: &str) -> SkillSource {

@@ -1,6 +1,6 @@
 //! The field terms of a query as SQL conditions, on log rows or on the dimensions of roll-ups.
 
-use gateway_core::logs::first_log_id;
+use gateway_core::logs::{LogSource, first_log_id};
 use gateway_core::query::{Comparison, Field, FieldCondition, Kind, Pattern, Query, Test};
 use gateway_core::time::Timestamp;
 
@@ -31,7 +31,8 @@ impl Conditions<'_> {
     pub fn all(&mut self, query: &Query) -> String {
         let mut sql = String::new();
         for (is_negated, condition) in query.fields() {
-            if self.subject != Subject::Rows && dim_column(condition.field).is_none() {
+            let is_own = self.subject == Subject::Dims && excludes_own_calls(is_negated, condition);
+            if self.subject != Subject::Rows && dim_column(condition.field).is_none() && !is_own {
                 continue;
             }
             let mut term = self.condition(condition);
@@ -132,7 +133,7 @@ impl Conditions<'_> {
     /// The value of a field.
     pub fn expression(&mut self, field: Field, key: Option<&str>) -> String {
         if self.subject != Subject::Rows {
-            return format!("d.{}", dim_column(field).unwrap_or("provider"));
+            return format!("d.{}", dim_column(field).unwrap_or("source"));
         }
         let column = match field {
             Field::Metadata => return self.metadata(key.unwrap_or_default()),
@@ -217,6 +218,16 @@ pub(super) fn dim_column(field: Field) -> Option<&'static str> {
         Field::Status => "status",
         _ => return None,
     })
+}
+
+/// Whether a term leaves out calls of the gateway itself, such as `-source:api,replay`. Roll-ups tell these apart from
+/// all others, but not the other sources.
+pub(super) fn excludes_own_calls(is_negated: bool, condition: &FieldCondition) -> bool {
+    let is_own = |test: &Test| {
+        let Test::Text(pattern) = test else { return false };
+        pattern.as_literal().and_then(LogSource::parse).is_some_and(LogSource::is_internal)
+    };
+    is_negated && condition.field == Field::Source && condition.tests.iter().all(is_own)
 }
 
 /// Whether the roll-ups can tell if a term holds.

@@ -9,7 +9,7 @@ use gateway_core::time::{Interval, Timestamp};
 use gateway_core::totals::Totals;
 use sqlx::AssertSqlSafe;
 
-use super::conditions::{Conditions, Subject, dim_column, is_in_dims};
+use super::conditions::{Conditions, Subject, dim_column, excludes_own_calls, is_in_dims};
 use super::facets::GroupField;
 use super::windows::Windows;
 use super::{LogSearch, MAX_SUM_ROWS, Scope, expression, scanned_to, within_time};
@@ -78,7 +78,10 @@ impl Split {
 
 /// The cube that has all columns of the query and the group. `None` if there is none.
 pub(super) fn rollup_cube(query: &Query, group: Option<Field>) -> Option<Cube> {
-    if query.has_text() || !query.fields().all(|(_, condition)| is_in_dims(condition)) {
+    let mut terms = query.fields();
+    let in_dims =
+        |(is_negated, condition)| is_in_dims(condition) || excludes_own_calls(is_negated, condition);
+    if query.has_text() || !terms.all(in_dims) {
         return None;
     }
     if group.is_some_and(|group| dim_column(group).is_none()) {

@@ -9,6 +9,7 @@ use crate::api::caller::{AppState, Caller, Viewer};
 use crate::api::response::Json;
 use crate::app::App;
 use crate::problem::ApiResult;
+use crate::proxy::target_health::TargetName;
 use crate::targets::Target;
 
 #[derive(Serialize, JsonSchema)]
@@ -25,6 +26,9 @@ struct ProviderView {
     kind: &'static str,
     /// Whether it has a URL, and a credential if it requires one.
     configured: bool,
+    /// Models whose circuit breaker is open on the node that answers, at most 20: they failed repeatedly, and routes with
+    /// several targets skip them for now.
+    open_breakers: Vec<String>,
     models: Vec<ModelView>,
 }
 
@@ -39,15 +43,18 @@ struct ModelView {
     output_per_mtok: Option<f64>,
 }
 
+const MAX_OPEN_BREAKERS: usize = 20;
+
 /// The modes of models that answer to messages.
 const MODES: [&str; 3] = ["chat", "responses", "completion"];
 
 pub(super) async fn providers(State(app): AppState, caller: Caller<Viewer>) -> ApiResult<Json<ProviderList>> {
-    let providers = caller.org.providers.all().into_iter().map(|target| view(&app, target)).collect();
+    let open = app.proxy.health.open_targets(caller.org.id);
+    let providers = caller.org.providers.all().into_iter().map(|target| view(&app, target, &open)).collect();
     Ok(Json(ProviderList { providers }))
 }
 
-fn view(app: &App, target: &Target) -> ProviderView {
+fn view(app: &App, target: &Target, open: &[TargetName]) -> ProviderView {
     let prices = &app.proxy.prices;
     let model = |id: &str| {
         let price = prices.find(target.kind.name, id);
@@ -59,10 +66,13 @@ fn view(app: &App, target: &Target) -> ProviderView {
             output_per_mtok: usd(price.and_then(|price| price.output_per_mtok)),
         }
     };
+    let open = open.iter().filter(|open| open.provider == target.name);
+    let open = open.map(|open| open.model.clone().unwrap_or_else(|| "*".to_owned()));
     ProviderView {
         name: target.name.clone(),
         kind: target.kind.name,
         configured: target.is_ready(),
+        open_breakers: open.take(MAX_OPEN_BREAKERS).collect(),
         models: target.known_models(prices, &MODES).into_iter().map(model).collect(),
     }
 }

@@ -5,7 +5,9 @@ use axum::extract::State;
 use gateway_core::ids::{OrgId, SkillId};
 use gateway_core::skills::gate::{self, PublishContext, PublishDecision};
 use gateway_core::skills::judge::safety::{self, FindingKind, ScanRecord};
+use gateway_core::skills::judge::{compare, embedded_text};
 use gateway_core::time::Timestamp;
+use gateway_core::verdicts::INTERNAL_SOURCE;
 use gateway_store::skills;
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -21,6 +23,7 @@ use crate::api::extract::{PathParam, QueryParams};
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Accepted, Json};
 use crate::app::App;
+use crate::compute::{Cancellation, WaitLimits};
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
 
@@ -45,7 +48,7 @@ pub async fn publish(
 ) -> ApiResult<Json<Published>> {
     let org = caller.org.id;
     for _ in 0..MAX_SCANS {
-        let (version, scanned) = scan(&app, org, id).await?;
+        let (version, scanned, is_copy) = scan(&app, org, id).await?;
         let mut tx = app.services.db.begin().await?;
         let skill = skills::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
         if skill.version != version {
@@ -53,7 +56,9 @@ pub async fn publish(
         }
         let rubric = judge_skill::lock_rubric(&app.jobs, &mut tx, org).await?.rubric;
         let finding = scanned.first(rubric.allow_files);
-        let votes = skills::list_votes(&mut tx, id, skill.version).await?;
+        let mut votes = skills::list_votes(&mut tx, id, skill.version).await?;
+        // The internal judge does not compare a copy with its origin.
+        votes.retain(|vote| !is_copy || vote.source != INTERNAL_SOURCE);
         let decision = gate::decide(PublishContext {
             version: skill.version,
             published: skill.published_version,
@@ -75,29 +80,45 @@ pub async fn publish(
                 Ok(Json(Published { published_at, published_version }))
             }
             (PublishDecision::Keep | PublishDecision::Refuse, _) => {
-                Err(not_publishable(id, version, finding))
+                Err(not_publishable(id, version, (finding, is_copy)))
             }
         };
     }
     Err(Problem::conflict("the skill is being changed; try again"))
 }
 
-/// The current version and what the internal judge finds unsafe in it and in its files. Before the transaction, because
-/// it takes time in proportion to the text.
-async fn scan(app: &App, org: OrgId, id: SkillId) -> ApiResult<(i64, ScanRecord)> {
+/// The current version, what the internal judge finds unsafe in it and in its files, and whether it is a copy of the
+/// skill that it was adopted from. Before the transaction, because it takes time in proportion to the text.
+async fn scan(app: &App, org: OrgId, id: SkillId) -> ApiResult<(i64, ScanRecord, bool)> {
     let skill = skills::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let is_copy = is_copy_of_origin(app, org, &skill).await?;
     let text = skill.source.raw_source;
     if text.len() <= MAX_INLINE_BYTES && skill.files.entries().is_empty() {
-        return Ok((skill.version, ScanRecord::new(&safety::scan(&text))));
+        return Ok((skill.version, ScanRecord::new(&safety::scan(&text)), is_copy));
     }
     let record = judge_skill::scan_version(&app.services, org, id, (text, &skill.files)).await?;
-    Ok((skill.version, record))
+    Ok((skill.version, record, is_copy))
 }
 
-fn not_publishable(id: SkillId, version: i64, finding: Option<FindingKind>) -> Problem {
+/// Whether an adopted skill still has the text of its origin, if that is on the shelf.
+async fn is_copy_of_origin(app: &App, org: OrgId, skill: &skills::Skill) -> ApiResult<bool> {
+    let Some(from) = skill.adopted else { return Ok(false) };
+    let Some(origin) = skills::find_on_shelf(&app.services.db, from.skill).await? else { return Ok(false) };
+    let source = skill.source.clone();
+    let comparing = move |_: &Cancellation| {
+        let (text, other) = (embedded_text(&source), embedded_text(&origin.source));
+        compare(&origin.source.name, 0.0, "", &text, &other).is_copied()
+    };
+    Ok(app.services.compute.run(org, WaitLimits::REQUEST, comparing).await?)
+}
+
+fn not_publishable(id: SkillId, version: i64, (finding, is_copy): (Option<FindingKind>, bool)) -> Problem {
     let why = match finding {
         Some(kind) => {
             format!("version {version} is unsafe: the gateway's own judge found {}", kind.describe())
+        }
+        None if is_copy => {
+            format!("version {version} is a copy of the skill that it was adopted from; change it first")
         }
         None => format!("version {version} has no passing evaluation from a source that the rubric allows"),
     };

@@ -68,7 +68,9 @@ pub async fn find(
         None => embed_builtin(job_services, org, rubric, &text).await?,
     };
     skills::delete_other_vectors(&job_services.services.db, org, &embedded.space).await?;
-    nearest(job_services, org, skill, embedded).await
+    // A copy of a skill on the shelf is compared with the others.
+    let adopted = skills::find(&job_services.services.db, org, skill).await?.and_then(|skill| skill.adopted);
+    nearest(job_services, org, (skill, adopted.map(|from| from.skill)), embedded).await
 }
 
 /// The space of the built-in embedding. With unusual dimensions it belongs to the organization, so that the number of
@@ -198,13 +200,13 @@ fn parse_vectors(body: &[u8], inputs: usize, dims: usize) -> Result<Vec<Vec<f32>
 async fn nearest(
     job_services: &JobServices,
     org: OrgId,
-    skill: SkillId,
+    except: (SkillId, Option<SkillId>),
     embedded: EmbeddedText<'_>,
 ) -> Result<Option<Neighbour>, JobError> {
     let Services { db, compute, .. } = &*job_services.services;
     let mut best: Option<Neighbour> = None;
     let EmbeddedText { text, vector, space, model } = embedded;
-    for (similarity, skill) in candidates(job_services, org, skill, (vector, &space)).await? {
+    for (similarity, skill) in candidates(job_services, org, except, (vector, &space)).await? {
         let Some(found) = skills::find_on_shelf(db, skill).await? else {
             continue;
         };
@@ -221,11 +223,12 @@ async fn nearest(
     Ok(best)
 }
 
-/// The nearest skills on the shelf, nearest first. Reads the vectors in pages.
+/// The nearest skills on the shelf, nearest first, except the judged one and the one that it was adopted from. Reads
+/// the vectors in pages.
 async fn candidates(
     job_services: &JobServices,
     org: OrgId,
-    except: SkillId,
+    (except, source): (SkillId, Option<SkillId>),
     (vector, space): (Vec<f32>, &VectorSpace),
 ) -> Result<Vec<(f32, SkillId)>, JobError> {
     let Services { db, compute, .. } = &*job_services.services;
@@ -241,7 +244,8 @@ async fn candidates(
         let ranking = move |_: &Cancellation| {
             let rank = |other: &SkillVector| (cosine(&vector, &other.numbers), other.skill);
             let mut ranked: Vec<(f32, SkillId)> = ranked;
-            ranked.extend(found.iter().chain(&end).map(rank));
+            let others = found.iter().chain(&end).filter(|other| Some(other.skill) != source);
+            ranked.extend(others.map(rank));
             ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
             ranked.truncate(MAX_CANDIDATES);
             (ranked, end)

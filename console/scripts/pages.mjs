@@ -1,0 +1,66 @@
+/**
+ * Takes a picture of every page in light and dark, at both widths, and measures how long each takes to be usable on a
+ * processor that is four times slower. It needs a built console, a debug binary and Chromium, as the browser tests do:
+ *
+ *     node scripts/pages.mjs DIRECTORY [PART OF A NAME]
+ *
+ * The directory must be outside the repository. Times are elapsed time: run it on an idle machine.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { relative, resolve } from 'node:path'
+import { launch, openPage, signUp, startGateway, startProvider } from '../e2e/harness.mjs'
+import { fillPages, pageList, settle } from '../e2e/pages.mjs'
+
+const SLOWDOWN = 4
+const WIDTHS = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height: 844 } }
+const root = resolve(import.meta.dirname, '../..')
+const [target, part = ''] = process.argv.slice(2)
+if (!target || !relative(root, resolve(target)).startsWith('..')) {
+  console.error('usage: node scripts/pages.mjs DIRECTORY [PART OF A NAME], with a directory outside the repository')
+  process.exit(2)
+}
+mkdirSync(target, { recursive: true })
+
+const provider = await startProvider()
+const gateway = await startGateway(provider.env)
+const browser = await launch()
+try {
+  const person = await signUp(gateway, { plan: 'enterprise' })
+  const pages = pageList(await fillPages(gateway, person)).filter(({ name }) => name.includes(part))
+  const lines = []
+  for (const { name, path, isPublic } of pages) {
+    const usableMs = await timed(path, isPublic ? null : person)
+    const page = await openPage(browser, gateway, { path, ...(!isPublic && { person }) })
+    await settle(page)
+    for (const [width, viewport] of Object.entries(WIDTHS)) {
+      await page.setViewportSize(viewport)
+      for (const theme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme: theme })
+        await page.waitForTimeout(200)
+        await page.screenshot({ path: resolve(target, `${name}-${width}-${theme}.png`) })
+      }
+    }
+    lines.push(`${name}\t${usableMs} ms`)
+    console.log(lines.at(-1))
+    await page.context().close()
+  }
+  writeFileSync(resolve(target, 'times.tsv'), `${lines.join('\n')}\n`)
+
+  /** Milliseconds from the navigation to a page with its data, slowed down. Code is in the cache, as after the first visit. */
+  async function timed(path, someone) {
+    const page = await openPage(browser, gateway, { path, ...(someone && { person: someone }) })
+    await settle(page)
+    const devtools = await page.context().newCDPSession(page)
+    await devtools.send('Emulation.setCPUThrottlingRate', { rate: SLOWDOWN })
+    const began = Date.now()
+    await page.goto(`/console${path}`)
+    await settle(page)
+    const took = Date.now() - began
+    await page.context().close()
+    return took
+  }
+} finally {
+  await browser.close()
+  await gateway.stop()
+  await provider.stop()
+}

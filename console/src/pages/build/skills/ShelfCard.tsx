@@ -1,0 +1,58 @@
+import { useNavigate } from '@tanstack/react-router'
+import { Download } from 'lucide-react'
+import { client, unwrap, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
+import { invalidate } from '@/api/query'
+import { ago, plural } from '@/lib/format'
+import { useAction } from '@/lib/useAction'
+import { useNow } from '@/lib/useNow'
+import { Badge, Button, ErrorLine, toast } from '@/ui'
+import { Score } from './Score'
+
+type Skill = Schemas['Skill']
+
+/** A skill of the shelf with its publisher and a button to adopt it. */
+export function ShelfCard({ skill, onOpen }: { skill: Skill; onOpen(): void }) {
+  const now = useNow(60_000)
+  return (
+    <li className="card flex flex-col gap-2 p-3">
+      <div className="flex items-start gap-2">
+        <button type="button" className="min-h-6 min-w-0 flex-1 truncate text-left font-mono text-xs font-medium text-accent underline" onClick={onOpen}>
+          {skill.name}
+        </button>
+        {skill.latest_evaluation && <Score {...skill.latest_evaluation} />}
+      </div>
+      <p className="line-clamp-3 flex-1 text-muted">{skill.headline || skill.description}</p>
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-1 text-xs text-muted">
+        <span>
+          by <code>{skill.publisher ?? '–'}</code>
+        </span>
+        <span className="tabular-nums">v{skill.published_version ?? skill.version}</span>
+        <span>{plural(skill.adoptions, 'adoption')}</span>
+        <span>{ago(skill.published_at, now)}</span>
+        <Adopt skill={skill} />
+      </div>
+    </li>
+  )
+}
+
+/** Adopts a skill as a copy. If the name is taken the copy gets another name, which is shown. */
+export function Adopt({ skill }: { skill: Skill }) {
+  const me = useMe()
+  const navigate = useNavigate()
+  const adopt = useAction(async () => {
+    const adopted = await unwrap(client.POST('/api/v1/skills/public/{skillId}/adopt', { params: { path: { skillId: skill.id } } }))
+    await invalidate('/api/v1/skills')
+    toast(adopted.renamed ? `You have a skill ${skill.name} already, so the copy is called ${adopted.name}` : `${adopted.name} is yours now`)
+    await navigate({ to: '/skills/$skillId', params: { skillId: adopted.skill.id } })
+  })
+  if (skill.org_id === me.orgId) return <Badge>yours</Badge>
+  return (
+    <span className="ml-auto flex flex-col items-end gap-1">
+      <Button size="sm" needs="member" busy={adopt.busy} icon={<Download size={14} aria-hidden />} aria-label={`Adopt ${skill.name}`} onClick={adopt.run}>
+        Adopt
+      </Button>
+      <ErrorLine error={adopt.error} />
+    </span>
+  )
+}
