@@ -34,6 +34,12 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// The time in a header such as `Date`.
+    pub fn from_http_date(value: &str) -> Option<Self> {
+        let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value.trim()).ok()?;
+        Some(Self(date.as_millisecond()))
+    }
+
     /// Whole seconds since the epoch, for tokens and rate-limit headers.
     pub fn unix_seconds(self) -> i64 {
         self.0.div_euclid(SECOND)

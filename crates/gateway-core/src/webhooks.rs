@@ -165,8 +165,7 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = value.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
     }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-    Some(Timestamp(date.as_millisecond()).since(now))
+    Some(Timestamp::from_http_date(value)?.since(now))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod generate;
 mod import;
 mod init;
 mod operator;
+mod progress;
 mod remote;
 mod serve;
 mod table;
@@ -25,6 +26,7 @@ use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
 use crate::services::StartError;
 use crate::{api, audit, data_dir, telemetry};
 use daily::{KeyCommand, LogCommand, OrgCommand, UsageOptions};
+use progress::Progress;
 use remote::{Remote, RemoteOptions};
 
 #[derive(Parser)]
@@ -207,7 +209,10 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         Command::Audit { command: AuditCommand::Verify { file, key } } => {
             let opened = std::fs::File::open(&file)
                 .map_err(|error| Failure::Other(format!("cannot open {}: {error}", file.display())))?;
-            print_line(&audit::offline::verify(opened, key.as_deref()).map_err(Failure::Other)?);
+            let mut progress = Progress::new("entries checked");
+            let verified = audit::offline::verify(opened, key.as_deref(), &mut |done| progress.at(done));
+            drop(progress);
+            print_line(&verified.map_err(Failure::Other)?);
         }
         Command::Import(options) => {
             let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;

@@ -20,8 +20,13 @@ pub struct Rotation {
     pub unreadable: u64,
 }
 
-/// Goes through all stored secrets once.
-pub async fn run(db: &Db, logs: &Db, vault: &Vault) -> Result<Rotation, StoreError> {
+/// Goes through all stored secrets once. `done` gets their number so far.
+pub async fn run(
+    db: &Db,
+    logs: &Db,
+    vault: &Vault,
+    done: &mut (dyn FnMut(u64) + Send),
+) -> Result<Rotation, StoreError> {
     let mut rotation = Rotation::default();
     for column in SEALED_COLUMNS {
         let db = match column.part {
@@ -34,6 +39,7 @@ pub async fn run(db: &Db, logs: &Db, vault: &Vault) -> Result<Rotation, StoreErr
             for stored in &page {
                 rotate(db, column, vault, stored, &mut rotation).await?;
             }
+            done(rotation.rotated + rotation.current + rotation.unreadable);
             match page.into_iter().next_back() {
                 Some(value) => last = Some(value),
                 None => break,

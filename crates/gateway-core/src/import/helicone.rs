@@ -81,7 +81,12 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
     report.fields("global", global, GLOBAL);
     let (mut models, mut limits) = (Vec::new(), Limits::default());
     if let Some(given) = global.get("rate-limit") {
-        rate_limit(&mut report, ("global.rate-limit", given), ("each key", Owner::EachKey(None)), &mut limits);
+        rate_limit(
+            &mut report,
+            ("global.rate-limit", given),
+            ("each key", Owner::EachKey(None)),
+            &mut limits,
+        );
     }
     let routers = root.get("routers").and_then(|routers| report.object("routers", routers));
     for (name, router) in routers.into_iter().flatten() {
@@ -100,7 +105,10 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
     }
     let providers = providers(&mut report, root.get("providers"));
     let limits = limits.into_planned();
-    Ok(Import { plan: Plan { providers, models, limits, ..Plan::default() }, findings: report.into_findings() })
+    Ok(Import {
+        plan: Plan { providers, models, limits, ..Plan::default() },
+        findings: report.into_findings(),
+    })
 }
 
 /// `{per-api-key: {capacity: 1000, refill-frequency: 1m}}`: a bucket for each key that refills in this time.

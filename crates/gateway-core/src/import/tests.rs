@@ -186,7 +186,10 @@ fn routers_of_helicone_become_models() {
     assert_eq!(shape(&weighted.targets), "openai:* gemini:*");
     assert_eq!(weighted.targets[0].weight, Some(1_000));
     let limit = &import.plan.limits[0].definition;
-    assert_eq!((limit.name.as_str(), limit.scope, limit.per.clone()), ("model-production", Scope::Model, Per::Key));
+    assert_eq!(
+        (limit.name.as_str(), limit.scope, limit.per.clone()),
+        ("model-production", Scope::Model, Per::Key)
+    );
     assert_eq!((limit.scope_id.as_deref(), limit.requests), (Some("production"), Some(1_000)));
     let other = "{global: {rate-limit: {per-api-key: {capacity: 5, refill-frequency: 1h}}}, routers: {r: {load-balance: \
                  {chat: {strategy: provider-latency, providers: [openai]}}, rate-limit: {per-api-key: {capacity: 5}}}}}";

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{Failure, print_line};
-use crate::config::{Config, ConfigError, RawSettings, RawValue, SettingSource};
+use crate::config::{Config, ConfigError, EgressPrivate, RawSettings, RawValue, SettingSource};
 
 #[derive(Args)]
 pub struct DoctorOptions {
@@ -112,11 +112,13 @@ async fn check_all(report: &mut Report, config: &Config, offline: bool) {
             report.add(reach::port(name, address).await);
         }
     }
-    for warning in crate::exposure::warnings(config, false) {
+    let allows_private = config.egress_private == EgressPrivate::Allow;
+    for warning in crate::exposure::warnings(config, allows_private) {
         let (message, remedy) = warning.rsplit_once("; ").unwrap_or((&warning, "see docs/security.md"));
         report.add(Finding::warning("exposure", message, remedy));
     }
-    for finding in reach::providers(config, offline).await {
+    let providers = reach::providers(config, offline).await;
+    for finding in reach::egress(config).into_iter().chain(providers) {
         report.add(finding);
     }
 }

@@ -1,15 +1,18 @@
 //! Commands of the operator. Each leaves an entry in the audit log of the installation.
 
+use std::io::Write as _;
+
 use gateway_core::access::Plan;
 use gateway_core::accounts::normalise_email;
 use gateway_core::audit::{Actor, Chain, Draft, Outcome, Target};
 use gateway_core::ids::AuditId;
 use gateway_core::time::HOUR;
 use gateway_store::cluster::invalidations::{self, Invalidation};
-use gateway_store::{Part, accounts, audit, orgs, sign_ins};
+use gateway_store::{Db, Part, accounts, audit, orgs, sign_ins};
 use serde_json::json;
 use uuid::{NoContext, Uuid};
 
+use super::progress::Progress;
 use super::{Failure, open};
 use crate::app::open_vault;
 use crate::audit::signing::SigningKey;
@@ -22,6 +25,7 @@ use crate::services::migrate_all;
 /// Migrates the schema; returns its versions.
 pub async fn migrate(config: &Config) -> Result<(i64, i64), Failure> {
     let db = open(config).await?;
+    say_pending(&db).await?;
     let logs_db = migrate_all(&db, Clock::default().now()).await?;
     let (state, logs) = (Part::State.version(), Part::Logs.version());
     let target = Target { kind: "schema".into(), id: None, name: None };
@@ -30,6 +34,17 @@ pub async fn migrate(config: &Config) -> Result<(i64, i64), Failure> {
     logs_db.close().await;
     db.close().await;
     Ok((state, logs))
+}
+
+/// Large tables take a while, so the migrations are named before they run.
+async fn say_pending(db: &Db) -> Result<(), Failure> {
+    let logs = db.open_logs().await?;
+    let parts = [db.schema(Part::State).await?, logs.schema(Part::Logs).await?];
+    let pending: Vec<&str> = parts.into_iter().flat_map(|part| part.pending).collect();
+    if !pending.is_empty() {
+        let _ = writeln!(std::io::stderr(), "running {} migrations: {}", pending.len(), pending.join(", "));
+    }
+    Ok(())
 }
 
 pub async fn set_plan(config: &Config, slug: &str, plan: Plan) -> Result<(), Failure> {
@@ -95,7 +110,9 @@ pub async fn rotate_master_key(config: &Config) -> Result<Rotation, Failure> {
     let vault = open_vault(config)?;
     let db = open(config).await?;
     let logs = migrate_all(&db, Clock::default().now()).await?;
-    let rotation = rotate_master_key::run(&db, &logs, &vault).await?;
+    let mut progress = Progress::new("secrets read");
+    let rotation = rotate_master_key::run(&db, &logs, &vault, &mut |done| progress.at(done)).await?;
+    drop(progress);
     let target = Target { kind: "master_key".into(), id: None, name: None };
     let mut tx = db.begin().await?;
     tx.record(operator_entry(Chain::System, "operator.rotate_master_key", target));

@@ -46,7 +46,7 @@ on_both!(an_export_verifies_offline_and_every_change_of_it_is_found, |app| async
     let keys = public_keys(&app, &ada).await;
     let manifest: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let key = &keys[manifest["manifest"]["key_id"].as_str().unwrap()];
-    let said = offline::verify(text.as_bytes(), Some(key)).unwrap();
+    let said = offline::verify(text.as_bytes(), Some(key), &mut |_| ()).unwrap();
     assert!(said.starts_with("intact: 6 entries, 1 to 6; signed by key "), "{said}");
 
     let lines: Vec<&str> = text.lines().collect();
@@ -55,12 +55,24 @@ on_both!(an_export_verifies_offline_and_every_change_of_it_is_found, |app| async
         lines.remove(index);
         lines.join("\n")
     };
-    assert!(offline::verify(without(2).as_bytes(), None).unwrap_err().starts_with("entry 3: it is missing"));
-    assert!(offline::verify(without(6).as_bytes(), None).unwrap_err().contains("manifest is missing"));
+    assert!(
+        offline::verify(without(2).as_bytes(), None, &mut |_| ())
+            .unwrap_err()
+            .starts_with("entry 3: it is missing")
+    );
+    assert!(
+        offline::verify(without(6).as_bytes(), None, &mut |_| ())
+            .unwrap_err()
+            .contains("manifest is missing")
+    );
     let changed = text.replace("key 1 ", "key 9 ");
-    assert!(offline::verify(changed.as_bytes(), None).unwrap_err().starts_with("entry 3: its content"));
+    assert!(
+        offline::verify(changed.as_bytes(), None, &mut |_| ())
+            .unwrap_err()
+            .starts_with("entry 3: its content")
+    );
     let other_key = "A".repeat(43) + "=";
-    let wrong = offline::verify(text.as_bytes(), Some(&other_key)).unwrap_err();
+    let wrong = offline::verify(text.as_bytes(), Some(&other_key), &mut |_| ()).unwrap_err();
     assert!(wrong.contains("(checkpoint)"), "{wrong}");
 
     for (format, kind) in [("ocsf", "ndjson"), ("ecs", "ndjson"), ("csv", "csv"), ("syslog", "plain")] {
@@ -175,7 +187,7 @@ on_both!(retention_removes_the_oldest_entries_and_leaves_an_anchor, |app| async 
     let verified = verify(&app, &ada, json!({})).await;
     assert_eq!((&verified["ok"], &verified["first_bad"]), (&json!(true), &Value::Null), "{verified}");
     let exported = get(&app, &ada, "/export").await.text();
-    assert!(offline::verify(exported.as_bytes(), None).unwrap().starts_with("intact: "));
+    assert!(offline::verify(exported.as_bytes(), None, &mut |_| ()).unwrap().starts_with("intact: "));
     // The entry after the anchor is missing too.
     app.app.services.db.exec("DELETE FROM audit_entries WHERE seq = 6", Vec::new()).await.unwrap();
     assert_eq!(verify(&app, &ada, json!({})).await["first_bad"], json!({"seq": 6, "why": "gap"}));
@@ -198,7 +210,11 @@ on_both!(entries_are_read_in_pages_of_bounded_size, |app| async move {
     let rest = audit::since(&services.db, chain, &Filter::default(), (4, 5), 500).await.unwrap();
     assert_eq!((rest.found.len(), rest.has_more), (1, false));
     let exported = get(&app, &ada, "/export").await.text();
-    assert!(offline::verify(exported.as_bytes(), None).unwrap().starts_with("intact: 5 entries, 1 to 5"));
+    assert!(
+        offline::verify(exported.as_bytes(), None, &mut |_| ())
+            .unwrap()
+            .starts_with("intact: 5 entries, 1 to 5")
+    );
     let verified = verify(&app, &ada, json!({})).await;
     assert_eq!(
         (&verified["ok"], verified["checked"].as_i64() >= Some(5)),

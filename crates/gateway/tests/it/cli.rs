@@ -210,9 +210,11 @@ async fn the_schema_is_migrated_by_command_as_often_as_one_likes() {
         let first = migrate();
         assert_eq!(first.code, Some(0), "{first:?}");
         assert!(first.stdout.contains("schema"), "{first:?}");
+        assert!(first.stderr.contains("migrations: accounts"), "{first:?}");
         let second = migrate();
         assert_eq!(second.code, Some(0), "{second:?}");
         assert!(second.stdout.contains("up to date"), "{second:?}");
+        assert!(!second.stderr.contains("migrations"), "{second:?}");
     }
 }
 

@@ -65,7 +65,7 @@ async fn doctor_is_content_with_a_fresh_and_with_a_used_installation() {
         let doctor = || run(command(data.path(), &["doctor", "--json"]).envs(settings.iter().cloned()));
         let fresh = doctor();
         assert_eq!(fresh.code, Some(0), "{fresh:?}");
-        for check in ["settings", "files", "disk", "clock", "database", "port", "providers"] {
+        for check in ["settings", "files", "disk", "clock", "database", "port", "egress", "providers"] {
             assert_ne!(finding(&fresh, check).0, "failed", "{fresh:?}");
         }
         drop(GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned())));
@@ -129,6 +129,10 @@ async fn doctor_calls_providers_with_their_credentials() {
         (request.target(), request.header("authorization")),
         ("/v1/models", Some("Bearer sk-operator"))
     );
+    let earlier = Reply::json(200, r#"{"data": []}"#).header("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    upstream.set_default_reply(earlier);
+    let skewed = gateway(here.path(), &["doctor"], &settings);
+    assert!(skewed.code == Some(0) && skewed.stdout.contains("openai says 1994-11-06"), "{skewed:?}");
     upstream.set_default_reply(Reply::json(401, r#"{"error": {"message": "no"}}"#));
     let refused = gateway(here.path(), &["doctor", "--json"], &settings);
     assert_eq!((refused.code, finding(&refused, "providers").0.as_str()), (Some(1), "failed"), "{refused:?}");

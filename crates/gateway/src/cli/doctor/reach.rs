@@ -1,20 +1,24 @@
-//! Checks of what is outside of the process: ports, and providers with their credentials.
+//! Checks of what is outside of the process: ports, what can be reached, and providers with their credentials.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use gateway_core::egress::EgressRule;
-use http::Request;
+use gateway_core::time::Timestamp;
+use http::header::DATE;
+use http::{HeaderMap, Request};
 
 use super::Finding;
 use crate::clock::Clock;
-use crate::config::{self, Config};
+use crate::config::{self, Config, EgressPrivate};
 use crate::outbound::body::OutboundBody;
 use crate::outbound::clients::Clients;
 use crate::targets::probe::probe_request;
 use crate::targets::{Target, operator_providers};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// Providers refuse signatures that are older than five minutes, or younger.
+const LARGEST_SKEW: Duration = Duration::from_secs(60);
 /// Variables that other programs take as their proxy. The gateway connects directly.
 const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 
@@ -44,17 +48,34 @@ async fn is_gateway(address: SocketAddr) -> bool {
     matches!(sent, Ok(Ok(response)) if response.headers().contains_key("x-request-id"))
 }
 
-/// Calls each provider of the operator with its credential.
-pub async fn providers(config: &Config, offline: bool) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// What URLs of tenants can reach, and whether a proxy is expected that the gateway does not use.
+pub fn egress(config: &Config) -> Vec<Finding> {
+    const CHECK: &str = "egress";
+    let reached = match config.egress_private {
+        EgressPrivate::Allow => "URLs of tenants can reach private addresses",
+        EgressPrivate::Deny => "URLs of tenants can reach public addresses only",
+        EgressPrivate::Auto if config.is_exposed() => {
+            "URLs of tenants can reach public addresses only, because others can connect"
+        }
+        EgressPrivate::Auto => {
+            "URLs of tenants can reach private addresses until there is a second organization"
+        }
+    };
+    let mut findings = vec![Finding::ok(CHECK, reached)];
     if let Some(name) = PROXY_VARIABLES.iter().find(|name| config::variable(name).is_some()) {
         let remedy = "let the gateway reach the providers directly, or set GATEWAY_PROVIDER_<NAME>_BASE_URL";
         findings.push(Finding::warning(
-            "egress",
+            CHECK,
             format!("{name} is set, but the gateway uses no proxy"),
             remedy,
         ));
     }
+    findings
+}
+
+/// Calls each provider of the operator with its credential.
+pub async fn providers(config: &Config, offline: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let targets = operator_providers(&config.providers);
     let mut ready: Vec<&Target> = targets
         .values()
@@ -68,22 +89,25 @@ pub async fn providers(config: &Config, offline: bool) -> Vec<Finding> {
     }
     let clients = Clients::new();
     for target in ready {
-        findings.push(if offline {
-            Finding::ok("providers", format!("{}: configured, not called", target.name))
-        } else {
-            provider(&clients, target).await
-        });
+        if offline {
+            findings.push(Finding::ok("providers", format!("{}: configured, not called", target.name)));
+            continue;
+        }
+        let (finding, skew) = provider(&clients, target).await;
+        findings.push(finding);
+        findings.extend(skew);
     }
     findings
 }
 
-async fn provider(clients: &Clients, target: &Target) -> Finding {
+/// The provider's answer, and what its clock says about this one.
+async fn provider(clients: &Clients, target: &Target) -> (Finding, Option<Finding>) {
     const CHECK: &str = "providers";
     let name = &target.name;
     let variable = format!("GATEWAY_PROVIDER_{}", name.to_uppercase().replace('-', "_"));
     let unreachable = |why: String| {
         let remedy = format!("check the network, the firewall and {variable}_BASE_URL");
-        Finding::failed(CHECK, format!("{name}: {why}"), remedy)
+        (Finding::failed(CHECK, format!("{name}: {why}"), remedy), None)
     };
     let request = match probe_request(target, target.credentials.first(), Clock::default().now()) {
         Ok(request) => request,
@@ -98,8 +122,9 @@ async fn provider(clients: &Clients, target: &Target) -> Finding {
         }
         Ok(Ok(response)) => response,
     };
+    let skew = skew(name, response.headers(), Clock::default().now());
     let status = response.status().as_u16();
-    match status {
+    let finding = match status {
         401 | 403 => {
             let message = format!("{name}: the credential is refused ({status})");
             Finding::failed(CHECK, message, format!("replace {variable}_API_KEY"))
@@ -109,5 +134,36 @@ async fn provider(clients: &Clients, target: &Target) -> Finding {
             Finding::warning(CHECK, message, "try again later; see the provider's status page")
         }
         _ => Finding::ok(CHECK, format!("{name}: reachable, and the credential is accepted ({status})")),
+    };
+    (finding, skew)
+}
+
+/// A clock that is wrong makes tokens and signatures invalid.
+fn skew(provider: &str, headers: &HeaderMap, now: Timestamp) -> Option<Finding> {
+    let theirs = Timestamp::from_http_date(headers.get(DATE)?.to_str().ok()?)?;
+    let apart = now.since(theirs).max(theirs.since(now));
+    (apart > LARGEST_SKEW).then(|| {
+        let message = format!("the time is {now}, and {provider} says {theirs}");
+        Finding::warning("clock", message, "set the time; run an NTP client")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_differs_from_the_providers_is_reported() {
+        let said = |date: &str, seconds: i64| {
+            let headers = HeaderMap::from_iter([(DATE, date.parse().unwrap())]);
+            let at = Timestamp::from_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+            skew("openai", &headers, at.plus(seconds * 1_000)).map(|finding| finding.message)
+        };
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!((said(date, 0), said(date, 60), said(date, -60)), (None, None, None));
+        assert!(said(date, 61).unwrap().contains("openai says 1994-11-06T08:49:37"));
+        assert!(said(date, -3_600).is_some());
+        assert_eq!(said("yesterday", 0), None);
+        assert_eq!(skew("openai", &HeaderMap::new(), Timestamp(0)).map(|finding| finding.message), None);
     }
 }
