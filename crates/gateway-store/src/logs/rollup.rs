@@ -269,7 +269,7 @@ async fn add_stored(
     };
     let sql = Grain::EACH.into_iter().enumerate().map(read).collect::<Vec<_>>().join(" UNION ALL ");
     let times: Vec<Vec<i64>> =
-        Grain::EACH.iter().map(|grain| new.get(grain).map_or(vec![], times_of)).collect();
+        Grain::EACH.iter().map(|grain| new.get(grain).map(times_of).unwrap_or_default()).collect();
     let mut known = BTreeSet::new();
     // Almost always one hour and its day.
     for round in 0..times.iter().map(Vec::len).max().unwrap_or(0) {
@@ -281,7 +281,7 @@ async fn add_stored(
             args.extend(args![at.unwrap_or_default(), list]);
         }
         for row in tx.all(AssertSqlSafe(sql.clone()), args).await? {
-            let (grain, line): (i64, _) = (row.get("grain")?, (row.get("at")?, row.get("dim_id")?));
+            let (grain, line): (i64, (i64, i64)) = (row.get("grain")?, (row.get("at")?, row.get("dim_id")?));
             let Some(grain) = Grain::EACH.into_iter().find(|one| one.number() == grain) else { continue };
             if grain == Grain::Days {
                 known.insert(line);
