@@ -64,9 +64,9 @@ test('selected requests are replayed with another model: estimate, progress, bot
   await page.keyboard.press('Escape')
   await detail(page).waitFor({ state: 'detached' })
 
-  await page.getByLabel('Show', { exact: true }).selectOption('gained')
+  await page.getByRole('combobox', { name: 'Show requests' }).selectOption('gained')
   await waitFor('the improved rows', async () => (await rows.getByRole('row').count()) === 3)
-  await page.getByLabel('Show', { exact: true }).selectOption('lost')
+  await page.getByRole('combobox', { name: 'Show requests' }).selectOption('lost')
   await page.getByRole('heading', { name: 'No loaded requests match' }).waitFor()
   await page.getByRole('button', { name: 'Clear', exact: true }).click()
   await page.goto('/console/replays')
