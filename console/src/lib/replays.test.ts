@@ -15,7 +15,7 @@ test('changes say how much and whether that is good', () => {
   expect(relativeChange(0, 1, 'less')).toEqual({ text: 'more', tone: 'err' })
   expect(relativeChange(null, 1, 'less').text).toBe('–')
   expect(relativeChange(3, 3, 'less').text).toBe('same')
-  expect(pointsChange(0.5, 0.75)).toEqual({ text: '+25 points', tone: 'ok' })
+  expect(pointsChange(0.5, 0.75)).toEqual({ text: '+25 pts', tone: 'ok' })
   expect(pointsChange(0.5, 0.5001).text).toBe('same')
   expect(countChange(3, 1, 'less')).toEqual({ text: '−2', tone: 'ok' })
 })

@@ -35,7 +35,7 @@ export function pointsChange(before: number | null, after: number | null): Chang
   if (before === null || after === null) return NO_CHANGE
   const points = (after - before) * 100
   if (Math.abs(points) < 0.05) return { text: 'same', tone: 'muted' }
-  return { text: `${points > 0 ? '+' : '−'}${Math.abs(points).toFixed(1).replace(/\.0$/, '')} points`, tone: toneOf(points, 'more') }
+  return { text: `${points > 0 ? '+' : '−'}${Math.abs(points).toFixed(1).replace(/\.0$/, '')} pts`, tone: toneOf(points, 'more') }
 }
 
 /** The change of a count. */

@@ -39,7 +39,7 @@ export function ResultDrawer({ run, rows, item, texts, other, onItem, onLog, chi
       onClose={() => onItem(undefined)}
       label="Result"
       head={<StepHead title="Result" position={row ? { at: at + 1, of: rows.length } : null} onStep={step} />}
-      content={row ? <Content key={row.id} row={row} run={run} texts={texts} other={other} onLog={onLog} /> : <p className="p-4 text-muted">This result is not among the loaded ones.</p>}
+      content={row ? <Content row={row} run={run} texts={texts} other={other} onLog={onLog} /> : <p className="p-4 text-muted">This result is not among the loaded ones.</p>}
     >
       {children}
     </DockedDrawer>

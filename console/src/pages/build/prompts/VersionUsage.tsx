@@ -19,6 +19,7 @@ export function VersionUsage({ namespace, slug, shown, onShow }: { namespace: st
     {
       key: 'version',
       header: 'Version',
+      className: 'py-1',
       cell: (row) => (
         <span className="flex flex-wrap items-center gap-1">
           <span className="font-medium">v{row.version}</span>
@@ -36,6 +37,7 @@ export function VersionUsage({ namespace, slug, shown, onShow }: { namespace: st
       key: 'cost',
       header: 'Cost',
       number: true,
+      className: 'py-1',
       cell: (row) => (
         <>
           {row.requests === 0 ? '–' : row.cost_usd === null ? 'no price' : cost(row.cost_usd)}

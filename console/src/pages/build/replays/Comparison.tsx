@@ -60,14 +60,14 @@ export function Comparison({ replay }: { replay: Schemas['ReplayDetail'] }) {
         <table className="table">
           <thead>
             <tr>
-              <th scope="col">Measure</th>
-              <th scope="col" className="num">
+              <th scope="col" className="max-sm:px-2">Measure</th>
+              <th scope="col" className="num max-sm:px-2">
                 Original
               </th>
-              <th scope="col" className="num">
+              <th scope="col" className="num max-sm:px-2">
                 Replay
               </th>
-              <th scope="col" className="num">
+              <th scope="col" className="num max-sm:px-2">
                 Change
               </th>
             </tr>
@@ -75,10 +75,10 @@ export function Comparison({ replay }: { replay: Schemas['ReplayDetail'] }) {
           <tbody>
             {lines.map((line, at) => (
               <tr key={at}>
-                <td className="py-1.5 font-medium">{line.name}</td>
-                <td className="num py-1.5">{line.before}</td>
-                <td className="num py-1.5">{line.after}</td>
-                <td className="num">
+                <td className="py-1.5 font-medium max-sm:px-2">{line.name}</td>
+                <td className="num py-1.5 max-sm:px-2">{line.before}</td>
+                <td className="num py-1.5 max-sm:px-2">{line.after}</td>
+                <td className="num max-sm:px-2">
                   <ChangeText change={line.change} />
                 </td>
               </tr>

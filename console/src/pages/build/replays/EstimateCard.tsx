@@ -24,7 +24,7 @@ export function EstimateCard({ estimate, busy, hint }: EstimateCardProps) {
   const { rows, skipped, cost_before_usd: before, cost_usd: after, unpriced, judge_calls: judges, input_tokens: input, output_tokens: output } = estimate
   const cost = moneyColumn([before, after])
   return (
-    <div role="status" aria-busy={busy} className={busy ? 'opacity-60' : undefined}>
+    <div role="status" aria-busy={busy}>
       <dl className="grid grid-cols-[1fr_auto] gap-x-3 gap-y-1 tabular-nums">
         <dt className="text-muted">Requests</dt>
         <dd className="text-right font-medium">{integer(rows)}</dd>

@@ -50,7 +50,7 @@ function RowTable({ replay, search, set }: RowsProps) {
       aside={
         <label className="flex items-center gap-2">
           <span className="text-xs text-muted">Show</span>
-          <Select className="!w-32" value={search.only ?? ''} onChange={(event) => set({ only: ROW_FILTERS.find((one) => one === event.target.value) })} options={[{ value: '', label: 'All' }, ...ROW_FILTERS.map((value) => ({ value, label: FILTER_NAMES[value] }))]} />
+          <Select aria-label="Show requests" className="!w-32" value={search.only ?? ''} onChange={(event) => set({ only: ROW_FILTERS.find((one) => one === event.target.value) })} options={[{ value: '', label: 'All' }, ...ROW_FILTERS.map((value) => ({ value, label: FILTER_NAMES[value] }))]} />
         </label>
       }
     >

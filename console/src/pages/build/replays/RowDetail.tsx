@@ -31,8 +31,6 @@ export function RowContent({ row, evals }: { row: Schemas['ReplayRow']; evals: r
       </section>
       {row.scores.length > 0 && <Scores row={row} evals={evals} />}
       <AnswerPair
-        // Each row begins with both answers.
-        key={row.log_id}
         a={{ title: 'Original', text: row.before.answer, empty: emptyText(row.before), figures: <Figures call={row.before} logId={row.log_id} /> }}
         b={{ title: 'Replay', text: row.after?.answer ?? null, empty: row.after ? emptyText(row.after) : row.state === 'error' ? 'Could not be sent.' : 'Not sent yet.', figures: row.after && <Figures call={row.after} logId={row.replay_log_id} /> }}
       />

@@ -11,7 +11,7 @@ export interface Answer {
   figures?: ReactNode
 }
 
-/** Two answers side by side, or their differences. */
+/** Two answers side by side, or their differences. The view stays while rows are stepped through. */
 export function AnswerPair({ a, b }: { a: Answer; b: Answer }) {
   const [view, setView] = useState<'both' | 'diff'>('both')
   const comparable = a.text !== null && b.text !== null

@@ -98,7 +98,7 @@ pub(super) async fn estimate(
         return Err(Problem::field("output_tokens", format!("must be from 1 to {MAX_OUTPUT_TOKENS}")));
     }
     let (edition, cases) = edition(&app, org, id, version).await?;
-    let mut judges = 0;
+    let mut judges = 0_i64;
     for eval in &eval_ids {
         let found = evals::find(&app.services.db, org, *eval).await?;
         let why = || Problem::field("eval_ids", format!("no eval {eval} in this organization"));
