@@ -92,7 +92,7 @@ test('viewers see alerts and cannot change them; without webhooks the page says 
   await call(shared.gateway, owner.token, 'POST', `/api/v1/orgs/${owner.org.id}/alerts`, { name: 'spend', measure: 'cost_usd', above: 5 })
   const viewer = await joinAs(shared.gateway, owner, 'viewer')
   const page = await openPage(shared.browser, shared.gateway, { person: viewer, path: '/alerts' })
-  await page.getByText('Spend above $5.0000 over 5 minutes').waitFor()
+  await page.getByText('Spend above $5.00 over 5 minutes').waitFor()
   await page.getByText('part of the Enterprise plan', { exact: false }).waitFor()
   assert.equal(await page.getByRole('button', { name: 'Create alert' }).getAttribute('aria-disabled'), 'true')
   await page.getByRole('button', { name: 'Actions for spend' }).click()

@@ -31,6 +31,8 @@ export interface TimeChartProps {
   /** Stacking order, from the bottom. */
   series: TimeSeries[]
   format: (value: number) => string
+  /** Values of the axis, all with the same decimals; by default as other values. */
+  formatTicks?: (ticks: readonly number[]) => (value: number) => string
   zone: Zone
   /** Shown next to the title. */
   summary?: ReactNode
@@ -50,7 +52,7 @@ const BOTTOM = 18
 const TOP = 6
 
 export function TimeChart(props: TimeChartProps): ReactNode {
-  const { title, kind, starts, step, format, zone, summary, marks = [], whole = false, bare = false, height = DEFAULT_HEIGHT, onPick, onRange } = props
+  const { title, kind, starts, step, format, formatTicks, zone, summary, marks = [], whole = false, bare = false, height = DEFAULT_HEIGHT, onPick, onRange } = props
   const [ref, width] = useWidth<HTMLDivElement>(600)
   const [at, setAt] = useState<number | null>(null)
   const [dragFrom, setDragFrom] = useState<number | null>(null)
@@ -62,7 +64,8 @@ export function TimeChart(props: TimeChartProps): ReactNode {
   const peaks = kind === 'bars' ? totals : series.flatMap((one) => one.values)
   const ticks = niceTicks(Math.max(0, ...peaks.map((value) => value ?? 0), ...marks.map((mark) => mark.value)), height < 100 ? 2 : 4, whole)
   const top = ticks.at(-1) ?? 1
-  const left = Math.max(...ticks.map((tick) => format(tick).length)) * 6.5 + 8
+  const tickText = formatTicks?.(ticks) ?? format
+  const left = Math.max(...ticks.map((tick) => tickText(tick).length)) * 6.5 + 8
   const slot = count > 0 ? (width - left) / count : 0
   const x = (index: number): number => left + (index + 0.5) * slot
   const y = (value: number): number => TOP + (height - TOP - BOTTOM) * (1 - value / top)
@@ -117,7 +120,7 @@ export function TimeChart(props: TimeChartProps): ReactNode {
         onPointerUp={release}
         onPointerCancel={() => setDragFrom(null)}
       >
-        <Axis ticks={ticks} y={y} left={left} width={width} format={format} />
+        <Axis ticks={ticks} y={y} left={left} width={width} format={tickText} />
         <TimeAxis starts={starts} zone={zone} x={x} left={left} width={width} height={height} />
         {picked && <rect x={left + (picked[0] ?? 0) * slot} width={((picked[1] ?? 0) - (picked[0] ?? 0) + 1) * slot} y={TOP} height={height - TOP - BOTTOM} className="fill-accent opacity-15" />}
         {kind === 'bars' ? <Bars series={series} at={at} x={x} y={y} slot={slot} /> : <Lines series={series} x={x} y={y} />}

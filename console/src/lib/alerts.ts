@@ -1,5 +1,5 @@
 /** Alerts in words: what they measure, what they found, and their state. */
-import { cost, duration, integer, NO_VALUE, percent, plural } from './format'
+import { money, duration, integer, NO_VALUE, percent, plural } from './format'
 
 export const MEASURES = [
   { value: 'error_rate', label: 'Error rate', unit: '%' },
@@ -31,12 +31,12 @@ export function measureName(measure: Measure): string {
   return MEASURES.find((one) => one.value === measure)?.label ?? measure
 }
 
-/** A value in the unit of its measure: `12%`, `1.24 s`, `$0.0042`, `1,234`. */
+/** A value in the unit of its measure: `12%`, `1.24 s`, `$5.00`, `1,234`. */
 export function measureText(measure: Measure, value: number | null | undefined): string {
   if (value == null) return NO_VALUE
   if (measure === 'error_rate') return percent(value)
   if (measure === 'p95_ms') return duration(value)
-  return measure === 'cost_usd' ? cost(value) : integer(value)
+  return measure === 'cost_usd' ? money(value) : integer(value)
 }
 
 /** The threshold as it is typed: error rates in percent. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ago, bytes, compact, cost, duration, money, moneyColumn, percent, plural, time, integer } from './format'
+import { ago, bytes, compact, cost, duration, money, moneyColumn, moneyTicks, percent, plural, time, integer } from './format'
 
 it('shortens numbers', () => {
   const cases: [number | null, string][] = [
@@ -84,4 +84,9 @@ it('amounts of a column have two decimals from a dollar on', () => {
 
 it('costs of a column have the same number of decimals', () => {
   expect([0, 0.0042, 0.000001, 0.00005, 12, -0.5, null].map(cost)).toEqual(['$0.0000', '$0.0042', '<$0.0001', '$0.0001', '$12.0000', '−$0.5000', '–'])
+})
+
+it('gives the amounts of an axis the same decimals', () => {
+  expect([0, 0.025, 0.05, 0.1].map(moneyTicks([0, 0.025, 0.05, 0.1]))).toEqual(['$0.000', '$0.025', '$0.050', '$0.100'])
+  expect([0, 500, 1000].map(moneyTicks([0, 500, 1000]))).toEqual(['$0', '$500', '$1,000'])
 })

@@ -50,6 +50,14 @@ export function moneyColumn(values: readonly (number | null | undefined)[]): (us
   }
 }
 
+/** Formats the amounts of an axis with as many decimals as the finest of them needs. */
+export function moneyTicks(ticks: readonly number[]): (usd: number) => string {
+  const isWhole = (value: number) => Math.abs(value - Math.round(value)) < 1e-6
+  let digits = 0
+  while (digits < 9 && !ticks.every((tick) => isWhole(tick * 10 ** digits))) digits += 1
+  return (usd) => `$${usd.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })}`
+}
+
 /** `$0.0042`, `<$0.0001`, `$1,234.5000`: four decimals, so that the amounts of a column line up. */
 export function cost(usd: number | null | undefined): string {
   if (usd == null) return NO_VALUE

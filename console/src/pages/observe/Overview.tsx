@@ -3,7 +3,7 @@ import { lazy, Suspense } from 'react'
 import { api } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { TimeChart } from '@/charts/TimeChart'
-import { compact, duration, money, percent, plural, zoneNote } from '@/lib/format'
+import { compact, duration, money, moneyTicks, percent, plural, zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { withOwnCalls, type OwnCalls } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
@@ -76,7 +76,7 @@ function Board({ range, own }: { range: Range; own: OwnCalls }) {
       <SummaryStats range={range} query={query} />
       <div className="grid gap-4 lg:grid-cols-2">
         <TimeChart {...shared} title="Requests" kind="bars" whole series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
-        <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} summary={money(total((bucket) => bucket.cost_usd))} />
+        <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} formatTicks={moneyTicks} summary={money(total((bucket) => bucket.cost_usd))} />
         <TimeChart
           {...shared}
           title="Latency"

@@ -35,7 +35,17 @@ export function Sessions() {
   const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
   const cost = moneyColumn(rows.map((row) => row.cost_usd))
   const columns: Column<Session>[] = [
-    { key: 'id', header: 'Session', className: 'max-w-56 truncate max-sm:max-w-28', cell: (row) => <code title={row.id}>{row.id}</code> },
+    {
+      key: 'id',
+      header: 'Session',
+      className: 'max-w-56 truncate max-sm:max-w-32',
+      cell: (row) => (
+        <>
+          <code title={row.id}>{row.id}</code>
+          {row.user !== null && <span className="block truncate text-xs text-muted sm:hidden">{row.user}</span>}
+        </>
+      ),
+    },
     { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NO_VALUE },
     { key: 'started', header: 'Started', cell: (row) => <time dateTime={row.started_at} title={time(row.started_at, zone, 'full')} className="whitespace-nowrap">{ago(row.started_at, now)}</time> },
     { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at)) },

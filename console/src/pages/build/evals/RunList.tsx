@@ -51,7 +51,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   )
   const runs = list.data?.pages.flatMap((page) => page.runs) ?? []
   const columns: Column<Run>[] = [
-    { key: 'run', header: 'Run', className: 'max-w-96 min-w-40 truncate', cell: (row) => <span title={`Run ${row.id}`}>{runTitle(row, names.get(row.dataset_id ?? ''))}</span> },
+    { key: 'run', header: 'Run', className: 'max-w-96 min-w-40 truncate max-sm:max-w-44', cell: (row) => <span title={`Run ${row.id}`}>{runTitle(row, names.get(row.dataset_id ?? ''))}</span> },
     ...(evalId === undefined ? [{ key: 'eval', header: 'Eval', className: 'max-w-48 truncate', cell: (row: Run) => evals.data?.evals.find((one) => one.id === row.eval_id)?.name ?? row.eval_id }] : []),
     { key: 'status', header: 'State', cell: (row) => <Status tone={RUN_TONE[row.status]}>{row.status}</Status> },
     {

@@ -83,7 +83,8 @@ function merge(known: Schemas['PlaygroundProvider'][], own: Schemas['Provider'][
       configured: provider.configured,
       builtIn: provider.name === provider.kind,
       models: provider.models.map((model) => model.id),
-      openBreakers: provider.open_breakers,
+      // An older node of a cluster that is being upgraded does not send them.
+      openBreakers: provider.open_breakers ?? [],
       stored: own.find((mine) => mine.name === provider.name) ?? null,
     }))
     .sort((a, b) => Number(b.stored !== null) - Number(a.stored !== null) || a.name.localeCompare(b.name))

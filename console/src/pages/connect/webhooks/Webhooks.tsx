@@ -74,7 +74,7 @@ function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
       header: 'Address',
       className: 'max-w-[1px] w-1/2',
       cell: (webhook) => (
-        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="block truncate font-mono text-xs hover:underline">
+        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="block truncate font-mono text-xs hover:underline max-sm:break-all max-sm:whitespace-normal">
           {webhook.url}
         </Link>
       ),

@@ -4,7 +4,7 @@ import { api, type Schemas } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { colorsOf, OTHER_COLOR } from '@/charts/colors'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
-import { money } from '@/lib/format'
+import { money, moneyTicks } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { joinTerms, term, withOwnCalls } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
@@ -66,6 +66,7 @@ export function CostChart({ range, by, search, rows, budgets }: CostChartProps) 
       step={INTERVAL_MS[interval]}
       series={series}
       format={money}
+      formatTicks={moneyTicks}
       zone={zone}
       summary={money(total)}
       marks={limits(budgets, interval)}
