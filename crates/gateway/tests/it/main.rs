@@ -92,6 +92,7 @@ mod mcp_connections;
 mod mcp_gateway;
 mod mcp_identity;
 mod mcp_listen;
+mod mcp_rmcp;
 mod mcp_rows;
 mod mcp_servers;
 mod mcp_transports;
