@@ -27,6 +27,7 @@ mod http;
 mod http_client;
 mod load;
 mod machine;
+mod mcp_upstream;
 mod nginx;
 mod pinning;
 mod process;

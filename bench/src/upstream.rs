@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::cli::UpstreamOptions;
 use crate::error::{BenchError, BenchResult};
 use crate::http::{Body, parse_head};
+use crate::mcp_upstream::{self, Answer};
 use crate::responses::{DONE, ResponseScript, chunk, plain_body, usage_chunk};
 
 /// Serves until standard input closes, at the latest when the controller dies.
@@ -55,8 +56,8 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> BenchResult<()> {
             read_more(&mut stream, &mut input).await?;
         };
         input.advance(head.length);
-        let (script, wants_usage) = match &mut head.body {
-            Body::Unframed => (ResponseScript::default(), false),
+        let asked = match &mut head.body {
+            Body::Unframed => Asked::Model(ResponseScript::default(), false),
             Body::Bytes(length) => {
                 let length = usize::try_from(*length).unwrap_or(usize::MAX);
                 while input.len() < length {
@@ -79,12 +80,33 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> BenchResult<()> {
                 parse_request(&decoded)
             }
         };
-        if script.chunks == 0 {
-            stream.write_all(plain).await?;
-        } else {
-            answer_in_chunks(&mut stream, script, wants_usage).await?;
+        match asked {
+            Asked::Model(script, _) if script.chunks == 0 => stream.write_all(plain).await?,
+            Asked::Model(script, wants_usage) => answer_in_chunks(&mut stream, script, wants_usage).await?,
+            Asked::Mcp(Answer::Body(body)) => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+                stream.write_all(format!("{head} {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
+            }
+            Asked::Mcp(Answer::Accepted) => {
+                stream.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await?;
+            }
+            Asked::Mcp(Answer::Never) => return wait_for_end(&mut stream).await,
         }
     }
+}
+
+/// What a request asks for.
+enum Asked {
+    /// An answer of a model, and whether usage is wanted.
+    Model(ResponseScript, bool),
+    /// An answer of the MCP server.
+    Mcp(Answer),
+}
+
+/// Sends nothing until the client disconnects.
+async fn wait_for_end(stream: &mut TcpStream) -> BenchResult<()> {
+    while stream.read(&mut [0; 64]).await? > 0 {}
+    Err(BenchError::new("the client disconnected"))
 }
 
 pub(crate) async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> BenchResult<()> {
@@ -95,9 +117,12 @@ pub(crate) async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> B
     }
 }
 
-fn parse_request(body: &[u8]) -> (ResponseScript, bool) {
+fn parse_request(body: &[u8]) -> Asked {
+    if let Some(answer) = mcp_upstream::answer(body) {
+        return Asked::Mcp(answer);
+    }
     let script = ResponseScript::find(body);
-    (script, script.chunks > 0 && memmem::find(body, b"\"include_usage\"").is_some())
+    Asked::Model(script, script.chunks > 0 && memmem::find(body, b"\"include_usage\"").is_some())
 }
 
 async fn answer_in_chunks(stream: &mut TcpStream, script: ResponseScript, usage: bool) -> BenchResult<()> {
@@ -121,8 +146,7 @@ async fn answer_in_chunks(stream: &mut TcpStream, script: ResponseScript, usage:
         stream.write_all(out.as_bytes()).await?;
         out.clear();
         if script.hold {
-            while stream.read(&mut [0; 64]).await? > 0 {}
-            return Err(BenchError::new("the client disconnected"));
+            return wait_for_end(stream).await;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ mod export;
 mod fixed_rate;
 mod import;
 mod limits;
+mod mcp;
 mod memory;
 mod named_models;
 mod open_streams;
@@ -33,7 +34,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> BenchResult<Section>,
 }
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 17] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -50,6 +51,7 @@ const SCENARIOS: [Scenario; 16] = [
     Scenario { id: "n", name: "usage", run: usage::run },
     Scenario { id: "o", name: "named models", run: named_models::run },
     Scenario { id: "p", name: "limits", run: limits::run },
+    Scenario { id: "q", name: "MCP", run: mcp::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> BenchResult<Vec<&'static Scenario>> {
@@ -276,7 +278,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefghijklmnop");
+        assert_eq!(ids(&[]).unwrap(), "abcdefghijklmnopq");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }

@@ -41,6 +41,30 @@ pub fn tree_bytes(json: &[u8]) -> usize {
     json.len().saturating_add(marks.saturating_mul(BYTES_PER_MARK))
 }
 
+/// The same for a text of which only values down to a depth are taken apart: what is deeper stays text. An object with
+/// numbers has depth 1, a list of such objects makes it 2.
+pub fn shallow_tree_bytes(json: &[u8], depth: usize) -> usize {
+    let (mut marks, mut level, mut in_string, mut is_escaped) = (0_usize, 0_usize, false, false);
+    for byte in json {
+        if in_string {
+            in_string = is_escaped || *byte != b'"';
+            is_escaped = !is_escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'[' | b'{' => {
+                marks += usize::from(level < depth);
+                level += 1;
+            }
+            b']' | b'}' => level = level.saturating_sub(1),
+            b',' | b':' => marks += usize::from(level <= depth),
+            _ => {}
+        }
+    }
+    json.len().saturating_add(marks.saturating_mul(BYTES_PER_MARK))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -110,6 +134,17 @@ mod tests {
                 prop_assert!(much <= TOTAL - TOTAL / RESERVED_PART, "{held:?}");
             }
         }
+    }
+
+    #[test]
+    fn values_that_stay_text_count_only_their_length() {
+        let numbers = format!(r#"{{"result":{{"values":[{}1]}}}}"#, "1,".repeat(10_000));
+        let length = numbers.len();
+        assert!(shallow_tree_bytes(numbers.as_bytes(), 2) < length + 1_000);
+        assert!(shallow_tree_bytes(numbers.as_bytes(), 3) > length + 10_000 * BYTES_PER_MARK);
+        assert_eq!(shallow_tree_bytes(numbers.as_bytes(), 9), tree_bytes(numbers.as_bytes()));
+        let text = br#"{"a":"[[{,:\",","b":1}"#;
+        assert_eq!(shallow_tree_bytes(text, 1), text.len() + 4 * BYTES_PER_MARK);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod jobs;
 pub mod keys;
 pub mod limits;
 pub mod logs;
+pub mod mcp_approved_tools;
 pub mod mcp_connections;
 pub mod mcp_servers;
 pub mod members;

@@ -78,6 +78,16 @@ pub async fn delete(tx: &mut Tx, org: OrgId, server: &str, caller: &str) -> Resu
     Ok(deleted == 1)
 }
 
+/// Deletes what a key stored, for itself and for its users.
+pub async fn delete_of_key(tx: &mut Tx, org: OrgId, key: KeyId) -> Result<u64, StoreError> {
+    tx.exec("DELETE FROM mcp_connections WHERE org_id = $1 AND key_id = $2", args![org, key]).await
+}
+
+/// Deletes what a person stored.
+pub async fn delete_of_user(tx: &mut Tx, org: OrgId, user: UserId) -> Result<u64, StoreError> {
+    tx.exec("DELETE FROM mcp_connections WHERE org_id = $1 AND user_id = $2", args![org, user]).await
+}
+
 /// Deletes what all callers stored for a server whose origin has changed.
 pub async fn delete_all(tx: &mut Tx, org: OrgId, server: &str) -> Result<u64, StoreError> {
     tx.exec("DELETE FROM mcp_connections WHERE org_id = $1 AND server = $2", args![org, server]).await

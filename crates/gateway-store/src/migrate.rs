@@ -65,6 +65,7 @@ const STATE: &[(&str, &str)] = &[
     ("mcp", include_str!("../migrations/0033_mcp.sql")),
     ("prompt_labels", include_str!("../migrations/0034_prompt_labels.sql")),
     ("replays", include_str!("../migrations/0035_replays.sql")),
+    ("mcp_approved_tools", include_str!("../migrations/0036_mcp_approved_tools.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
     }
 
-    const RELEASED_STATE: [(&str, &str); 35] = [
+    const RELEASED_STATE: [(&str, &str); 36] = [
         ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
         ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
         ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -369,6 +370,7 @@ mod tests {
         ("mcp", "0b6e4ad27dfa8925e050a5169d2465376cb7916b458aedfb7c91656033efe741"),
         ("prompt_labels", "be8e40f764355362b89ded550f3f276a132a9aa24548f7037c9126a659912764"),
         ("replays", "774b2438548221dd3552c28fa886f393943522c14c2feb7224d32fab18a1f529"),
+        ("mcp_approved_tools", "9c6b8dea6cc01a8cec3c898a7816d12050efa56860770621c748bc863408d661"),
     ];
     const RELEASED_LOGS: [(&str, &str); 13] = [
         ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

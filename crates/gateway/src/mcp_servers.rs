@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
-use gateway_core::mcp::{Auth, Definition, ToolFilter};
+use gateway_core::mcp::{Auth, CallerIdentity, Definition, ToolFilter};
 use gateway_store::mcp_servers::McpServer;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use rust_decimal::Decimal;
@@ -75,7 +75,9 @@ pub struct Server {
 pub fn key_of(stored: &McpServer) -> Arc<str> {
     let McpServer { name, definition, secrets, .. } = stored;
     let auth = serde_json::to_string(&definition.auth).unwrap_or_default();
-    let identity = format!("{}\n{auth}\n{}", definition.url, secrets.as_deref().unwrap_or_default());
+    let (told, transport) = (definition.identity, definition.transport);
+    let secrets = secrets.as_deref().unwrap_or_default();
+    let identity = format!("{}\n{auth}\n{secrets}\n{told:?}\n{transport:?}", definition.url);
     format!("{name}@{}", hex::encode(&Sha256::digest(identity)[..12])).into()
 }
 
@@ -106,6 +108,11 @@ impl Server {
 
     pub fn is_per_user(&self) -> bool {
         self.definition.auth.is_per_user()
+    }
+
+    /// The server learns who calls, so its lists may depend on it.
+    pub fn lists_by_caller(&self) -> bool {
+        self.is_per_user() || self.definition.identity == CallerIdentity::Claims
     }
 
     pub fn price(&self, tool: &str) -> Option<Decimal> {

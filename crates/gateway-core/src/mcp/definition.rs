@@ -32,6 +32,8 @@ pub enum Transport {
     Auto,
     /// Streamable HTTP.
     Http,
+    /// The transport before it: a stream of events, and an address for messages that the stream names.
+    Sse,
 }
 
 /// How the gateway authenticates at the server. Secrets are stored apart from it.
@@ -49,6 +51,17 @@ pub enum Auth {
     PerUserHeaders { names: Vec<String> },
 }
 
+/// What the server is told of who calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "McpIdentity")]
+pub enum CallerIdentity {
+    #[default]
+    None,
+    /// A signed token in `X-Gateway-Identity`.
+    Claims,
+}
+
 impl Auth {
     pub fn is_per_user(&self) -> bool {
         matches!(self, Self::PerUserHeaders { .. })
@@ -61,6 +74,7 @@ pub struct Definition {
     pub url: String,
     pub transport: Transport,
     pub auth: Auth,
+    pub identity: CallerIdentity,
     /// Headers of the caller that are sent on.
     pub forward_headers: Vec<String>,
     pub allow: Vec<String>,
@@ -80,6 +94,7 @@ impl Default for Definition {
             url: String::new(),
             transport: Transport::Auto,
             auth: Auth::None,
+            identity: CallerIdentity::None,
             forward_headers: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),

@@ -9,6 +9,8 @@ use serde_json::value::{RawValue, to_raw_value};
 /// Longer ids are refused, because they are repeated in answers and log messages.
 const MAX_ID_BYTES: usize = 256;
 const MAX_METHOD_BYTES: usize = 128;
+/// The data of longer errors is dropped: it is the only part of a message that is parsed into a tree.
+const MAX_ERROR_BYTES: usize = 16 << 10;
 
 /// Codes of JSON-RPC and of MCP.
 pub mod codes {
@@ -161,7 +163,22 @@ struct Envelope {
     #[serde(default)]
     result: Option<Box<RawValue>>,
     #[serde(default)]
-    error: Option<RpcError>,
+    error: Option<Box<RawValue>>,
+}
+
+/// An error without its data.
+#[derive(Deserialize)]
+struct BareError {
+    code: i32,
+    message: String,
+}
+
+fn parse_error(raw: &RawValue) -> Option<RpcError> {
+    if raw.get().len() <= MAX_ERROR_BYTES {
+        return serde_json::from_str(raw.get()).ok();
+    }
+    let BareError { code, message } = serde_json::from_str(raw.get()).ok()?;
+    Some(RpcError::new(code, message))
 }
 
 /// Parses a body that must be one message.
@@ -193,7 +210,13 @@ pub fn parse(body: &[u8]) -> Result<Incoming, RpcError> {
     if envelope.method.as_ref().is_some_and(|method| method.is_empty() || method.len() > MAX_METHOD_BYTES) {
         return Err(invalid("`method` must have 1 to 128 bytes"));
     }
-    match (id, envelope.method, envelope.result, envelope.error) {
+    let error = match envelope.error {
+        Some(raw) => {
+            Some(parse_error(&raw).ok_or_else(|| invalid("`error` must have a code and a message"))?)
+        }
+        None => None,
+    };
+    match (id, envelope.method, envelope.result, error) {
         (Some(id), Some(method), None, None) => Ok(Incoming::Request { id, method, params }),
         (None, Some(method), None, None) => Ok(Incoming::Notification { method, params }),
         (Some(id), None, Some(result), None) => Ok(Incoming::Response { id, outcome: Ok(result) }),

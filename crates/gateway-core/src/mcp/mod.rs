@@ -12,7 +12,9 @@ mod skills;
 mod tools;
 mod translate;
 
-pub use definition::{Auth, Definition, MAX_SERVERS, MAX_TIMEOUT_MS, Transport, check_server_name};
+pub use definition::{
+    Auth, CallerIdentity, Definition, MAX_SERVERS, MAX_TIMEOUT_MS, Transport, check_server_name,
+};
 pub use headers::{decode_header, encode_header, header_value_of};
 pub use listing::{Cursor, PAGE_BYTES, PAGE_SIZE, page};
 pub use message::{Incoming, Members, RequestId, RpcError, codes, parse, raw, response_text};

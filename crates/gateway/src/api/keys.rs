@@ -13,7 +13,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use gateway_store::keys::Key;
-use gateway_store::{Tx, apps, budgets as store_budgets, events, foreign_keys, keys};
+use gateway_store::{Tx, apps, budgets as store_budgets, events, foreign_keys, keys, mcp_connections};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -298,6 +298,7 @@ async fn revoke(
     if key.revoked_at.is_none() {
         key.revoked_at = Some(app.services.clock.now());
         keys::update(&mut tx, &key).await?;
+        mcp_connections::delete_of_key(&mut tx, org, id).await?;
         tx.record(app.entry().named(&key.name));
         let event = Event::KeyRevoke(key_facts(&key, manager.identity.actor()));
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;

@@ -6,13 +6,16 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gateway_core::memory::tree_bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::caller::{AppState, McpCaller};
 use super::extract::{BodyLimits, PathParam, read_body, request_memory, text_path_param};
 use super::openapi::{Area, Operation, OperationInput, OperationOutput};
+use super::response::Json;
 use crate::app::App;
-use crate::mcp::{McpRequest, Target};
+use crate::mcp::{McpRequest, PublicKey, Target};
 use crate::problem::{ApiResult, Problem};
 
 /// Arguments of a megabyte, and the rest of the message.
@@ -30,7 +33,22 @@ pub fn area() -> Area {
         .post("/mcp/{server}", post_one, "Send a message to one MCP server, with its own names")
         .get("/mcp/{server}", get_one, "Follow changes of lists of one server (revisions before 2026-07-28)")
         .delete("/mcp/{server}", delete_one, "End a session with one server (revisions before 2026-07-28)")
+        .get(
+            "/.well-known/jwks.json",
+            public_keys,
+            "Get the keys that verify the identities of callers at MCP servers (`identity: claims`)",
+        )
         .at_root()
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "JsonWebKeySet")]
+struct PublicKeys {
+    keys: Vec<PublicKey>,
+}
+
+async fn public_keys(State(app): AppState) -> Json<PublicKeys> {
+    Json(PublicKeys { keys: app.mcp.public_keys() })
 }
 
 text_path_param!(

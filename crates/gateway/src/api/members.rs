@@ -7,7 +7,7 @@ use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::members::Member;
 use gateway_store::page::Page;
-use gateway_store::{Tx, events, invites as store_invites, keys, members, orgs};
+use gateway_store::{Tx, events, invites as store_invites, keys, mcp_connections, members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -146,6 +146,7 @@ async fn remove(
     }
     check_not_last_owner(&mut tx, org, &member).await?;
     members::remove(&mut tx, org, user).await?;
+    mcp_connections::delete_of_user(&mut tx, org, user).await?;
     let now = app.services.clock.now();
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
@@ -155,6 +156,7 @@ async fn remove(
     if !keep_keys {
         let revoked = keys::revoke_made_by(&mut tx, org, user, now).await?;
         for key in &revoked {
+            mcp_connections::delete_of_key(&mut tx, org, key.id).await?;
             let event = Event::KeyRevoke(key_facts(key, caller.actor()));
             events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
         }

@@ -170,7 +170,7 @@ pub fn ends_with_client(path: &str) -> bool {
 /// Whether a path requires no authentication.
 pub fn is_public(path: &str, public_docs: bool) -> bool {
     match path {
-        "/healthz" => true,
+        "/healthz" | "/.well-known/jwks.json" => true,
         "/openapi.yaml" | "/llms.txt" => public_docs,
         // The token of an install link is in the path.
         _ if path.starts_with(INSTALL_ROOT) => true,
@@ -190,9 +190,15 @@ mod tests {
 
     #[test]
     fn only_the_documented_paths_are_public() {
-        for path in
-            ["/healthz", "/api/signup", "/api/v1/login", "/api/v1/setup", "/api/v1/auth/reset", "/s/x/y"]
-        {
+        for path in [
+            "/healthz",
+            "/.well-known/jwks.json",
+            "/api/signup",
+            "/api/v1/login",
+            "/api/v1/setup",
+            "/api/v1/auth/reset",
+            "/s/x/y",
+        ] {
             assert!(is_public(path, false), "{path}");
         }
         for path in [

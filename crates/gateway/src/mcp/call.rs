@@ -14,7 +14,7 @@ use gateway_core::mcp::{
     ClientFacts, Members, RequestId, RpcError, codes, is_input_required, raw, refused_input, response_text,
     result_for, scoped_result,
 };
-use gateway_core::memory::tree_bytes;
+use gateway_core::memory::shallow_tree_bytes;
 use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::fair_slots::Slot;
 use serde_json::json;
@@ -30,6 +30,7 @@ use super::session::{UpstreamSession, initialize};
 use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, SESSION_ID, notification_text};
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
+pub use exchange::question_text;
 use exchange::{Answer, Sent};
 pub use resolve::check_arguments;
 use running::CallName;
@@ -38,6 +39,8 @@ pub use running::Running;
 /// Messages that wait for a slow caller before the server is read no further.
 const MAX_WAITING: usize = 32;
 const SLOT_WAIT: Duration = Duration::from_secs(5);
+/// The members of a result and the items of its content. What is deeper stays text.
+const RESULT_DEPTH: usize = 2;
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The name under which requests are marked in the sealed state of a question.
 const STATE_LIFE_MS: i64 = 10 * 60_000;
@@ -73,6 +76,11 @@ impl Mcp {
         let asked = params.text("name").or_else(|| params.text("uri"));
         let resolved = self.resolve(&context, method, params).await;
         let mut call = match resolved {
+            Ok(resolved) if resolved.is_subscription_of_older_client(&context, method) => {
+                let is_wanted = method == "resources/subscribe";
+                let outcome = self.change_subscription(&context, resolved.server(), (asked, is_wanted));
+                return Ok(json(Some(&id), era, &outcome));
+            }
             Ok(resolved) => resolved.into_call(self, context, id.clone(), method),
             Err(outcome) => {
                 self.record_refused(&context, method, asked.as_deref(), &outcome).await?;
@@ -289,9 +297,10 @@ impl Call {
             Ok(result) => result,
             Err(error) => return Outcome::error(self.own_error(error)).holding(memory),
         };
-        // Two copies of the text, and its members.
+        // Two copies of the text, its members, and what the row keeps of them.
         let text = result.get().as_bytes();
-        let needed = text.len().saturating_mul(2).saturating_add(tree_bytes(text));
+        let members = shallow_tree_bytes(text, RESULT_DEPTH).saturating_mul(2);
+        let needed = text.len().saturating_mul(2).saturating_add(members);
         if let Err(exhausted) = memory.resize(needed) {
             return self.failed(&exhausted.into());
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gateway_core::ids::OrgId;
 use gateway_core::mcp::{
     ClientFacts, Incoming, LATEST_LEGACY, MODERN, Members, REVISIONS, RequestId, RpcError, SKILLS_EXTENSION,
-    codes, for_modern_server, has_skills, meta,
+    Transport, codes, for_modern_server, has_skills, meta,
 };
 use gateway_core::memory::tree_bytes;
 use http::HeaderValue;
@@ -69,6 +69,17 @@ impl Catalogue {
     /// The server has sessions, and callers with sessions reach it in one.
     pub fn is_stateful(&self) -> bool {
         self.eras.legacy.as_ref().is_some_and(|(_, is_stateful)| *is_stateful)
+    }
+
+    /// The server says when one of its lists changes.
+    pub fn tells_of_changes(&self) -> bool {
+        let is_told = |name: &&str| self.capabilities[*name]["listChanged"] == true;
+        ["tools", "prompts", "resources"].iter().any(is_told)
+    }
+
+    /// Clients can be told of updates of single resources.
+    pub fn has_subscriptions(&self) -> bool {
+        self.capabilities["resources"]["subscribe"] == true
     }
 
     pub fn has(&self, capability: &str) -> bool {
@@ -170,7 +181,8 @@ async fn greet(
     timeout: Duration,
 ) -> Result<(Voice, Eras, Members), Failure> {
     let nobody = ClientFacts { info: json!({}), capabilities: json!({}) };
-    let is_legacy = known.as_ref().is_some_and(|eras| !eras.is_modern);
+    let is_sse = peer.server.definition.transport == Transport::Sse;
+    let is_legacy = is_sse || known.as_ref().is_some_and(|eras| !eras.is_modern);
     if !is_legacy {
         let discovered = ask(peer, &Voice::Modern, "server/discover", Members::default());
         let timed_out = |_| Failure::new(FailureKind::Timeout, "the server did not answer in time");
@@ -252,7 +264,7 @@ pub fn modern_headers(method: &str, name: Option<&str>) -> ProtocolHeaders {
         (super::upstream::NAME, name.and_then(|name| header(&gateway_core::mcp::encode_header(name)))),
     ];
     let others = named.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect();
-    ProtocolHeaders { version: MODERN.to_owned(), session: None, others }
+    ProtocolHeaders { version: MODERN.to_owned(), others, ..ProtocolHeaders::default() }
 }
 
 async fn read_lists(
@@ -307,7 +319,7 @@ async fn read_list(
                 return Err(Failure::new(FailureKind::Invalid, format!("{method}: {}", error.message)));
             }
         };
-        if let Some(ttl) = page.value("ttlMs").and_then(|ttl| ttl.as_u64()) {
+        if let Some(ttl) = page.get("ttlMs").and_then(|ttl| serde_json::from_str(ttl.get()).ok()) {
             let ttl = Duration::from_millis(ttl).clamp(MIN_TTL, MAX_TTL);
             lists.ttl = Some(lists.ttl.map_or(ttl, |known| known.min(ttl)));
         }

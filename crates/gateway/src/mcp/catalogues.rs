@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::time::{DAY, SECOND, Timestamp};
+use gateway_store::mcp_approved_tools::Definitions;
 use tokio::sync::watch;
 
 use super::Mcp;
@@ -93,8 +94,8 @@ pub struct CatalogueRequest {
 
 impl CatalogueRequest {
     /// What the catalogue is kept by.
-    fn name(&self) -> Arc<str> {
-        if self.server.is_per_user() {
+    pub(super) fn name(&self) -> Arc<str> {
+        if self.server.lists_by_caller() {
             name_for(&self.server, &self.caller)
         } else {
             Arc::clone(&self.server.key)
@@ -107,9 +108,23 @@ fn name_for(server: &Server, caller: &str) -> Arc<str> {
     format!("{}|{caller}", server.key).into()
 }
 
-/// The hashes of all tools.
-fn pins_of(catalogue: &Catalogue) -> BTreeMap<String, String> {
-    catalogue.tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect()
+/// Tools as they are approved.
+pub struct ApprovedTools {
+    /// Their hashes.
+    pub pins: BTreeMap<String, String>,
+    /// What is compared with when one of them changes.
+    pub definitions: Definitions,
+}
+
+impl ApprovedTools {
+    /// All tools of a server.
+    fn all_of(catalogue: &Catalogue) -> Self {
+        let tools = || catalogue.tools.iter();
+        Self {
+            pins: tools().map(|tool| (tool.name.clone(), tool.hash.clone())).collect(),
+            definitions: tools().filter_map(|tool| Some((tool.name.clone(), tool.definition()?))).collect(),
+        }
+    }
 }
 
 impl Entry {
@@ -232,11 +247,11 @@ impl Mcp {
         }
     }
 
-    /// The hashes of the tools that a server has for all callers, if they are known.
-    pub fn current_pins(&self, org: OrgId, key: &str) -> Option<BTreeMap<String, String>> {
+    /// The tools that a server has for all callers, if they are known.
+    pub fn current_tools(&self, org: OrgId, key: &str) -> Option<ApprovedTools> {
         let entry = self.catalogue_entries().peek(org, key).cloned()?;
         let catalogue = entry.lock().lookup(self.services.clock.now()).catalogue?;
-        Some(pins_of(&catalogue))
+        Some(ApprovedTools::all_of(&catalogue))
     }
 
     /// The lists of a server have changed, or it does not behave as its catalogue says.

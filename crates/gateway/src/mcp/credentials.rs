@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gateway_core::ids::OrgId;
-use gateway_core::mcp::Auth;
+use gateway_core::mcp::{Auth, CallerIdentity};
 use gateway_core::time::Timestamp;
 use gateway_store::mcp_connections::{self, McpConnection};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
@@ -18,6 +18,7 @@ use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 
 use super::Mcp;
+use super::identity::IDENTITY;
 use super::upstream::{Failure, FailureKind};
 use crate::mcp_servers::{Server, header_map};
 use crate::outbound::exchange::{MAX_ERROR_BODY, error_message, read_prefix, send_guarded};
@@ -94,6 +95,11 @@ impl Mcp {
             }
         }
         headers.extend(server.headers.clone());
+        if server.definition.identity == CallerIdentity::Claims {
+            let (url, now) = (&server.definition.url, self.services.clock.now());
+            let invalid = || Failure::new(FailureKind::Invalid, "the caller cannot be named in a header");
+            headers.insert(IDENTITY, self.identity.header((org, caller), url, now).ok_or_else(invalid)?);
+        }
         match &server.definition.auth {
             Auth::None | Auth::Headers => {}
             Auth::ClientCredentials { .. } => {

@@ -2,7 +2,7 @@
 //! A stream compares what its caller would be listed once a second, so that a change counts once however it came about:
 //! by a server, by an admin on any node, or by other rights of the caller.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,19 @@ use std::time::Duration;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gateway_core::mcp::{Era, Members, RequestId, RpcError, meta, raw, response_text};
+use gateway_core::mcp::{Era, Members, RequestId, RpcError, meta, namespaced_uri, raw, response_text};
 use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::fair_slots::Slot;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Mcp;
 use super::access::{sees_tool, sees_whole_server};
 use super::catalogue::{Catalogue, Tool, digest_of};
+use super::follow::{Follow, Followed, Source, Update, requested};
 use super::lists::List;
-use super::reply::{Outcome, event, events, json as json_response};
+use super::reply::{Outcome, event, events, held_event, json as json_response};
 use super::serve::Context;
 use super::upstream::notification_text;
 use crate::auth::Denied;
@@ -31,6 +33,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const BUILTIN_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of comments that keep the connection alive.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Messages of servers that wait to be sent, and that are sent at once.
+const MAX_UPDATES: usize = 64;
 
 /// The lists that a client can be told about: the member of its request, the notification, and the list.
 const KINDS: [(&str, &str, List); 3] = [
@@ -56,6 +61,14 @@ struct Listener {
     /// Events that are ready to be sent.
     ready: VecDeque<Bytes>,
     is_over: bool,
+    /// What servers say for this caller.
+    updates: mpsc::Receiver<Update>,
+    sender: mpsc::Sender<Update>,
+    /// Streams of servers for this caller, and those of lists, which callers share.
+    followed: Vec<Followed>,
+    shared: Vec<Arc<Followed>>,
+    /// What a client of an older revision has subscribed to at the server of the endpoint.
+    subscribed: (BTreeSet<String>, Vec<Followed>),
     _slot: Slot,
 }
 
@@ -71,17 +84,26 @@ impl Mcp {
             let error = RpcError::invalid_params("`notifications` must be an object");
             return json_response(Some(&id), Era::Modern, &Outcome::error(error));
         };
+        let uris = match requested(&filter) {
+            Ok(uris) => uris,
+            Err(error) => return json_response(Some(&id), Era::Modern, &Outcome::error(error)),
+        };
         let wanted = KINDS.map(|(member, ..)| filter.value(member) == Some(Value::Bool(true)));
         let Some(mut listener) = self.listener(context, wanted).await else {
             let error = RpcError::internal("the organization has the maximum of open MCP streams; close one");
             return json_response(Some(&id), Era::Modern, &Outcome::error(error));
         };
-        let honoured: serde_json::Map<String, Value> = KINDS
+        let mut honoured: serde_json::Map<String, Value> = KINDS
             .iter()
             .zip(wanted)
             .filter(|(_, is)| *is)
             .map(|((name, ..), _)| ((*name).into(), true.into()))
             .collect();
+        let (uris, followed) = self.subscribe(&listener.context, uris, &listener.sender).await;
+        listener.followed = followed;
+        if !uris.is_empty() {
+            honoured.insert("resourceSubscriptions".into(), uris.into());
+        }
         let mut params = Members::default();
         params.set("notifications", &honoured);
         params.set("_meta", &subscription(&id));
@@ -94,6 +116,7 @@ impl Mcp {
     /// The stream of a client of an older revision. `None` if the organization has as many as it may.
     pub(super) async fn follow(self: &Arc<Self>, context: Context) -> Option<Response> {
         let mut listener = self.listener(context, [true; 3]).await?;
+        listener.follow_sessions().await;
         // The headers reach the client only with the first bytes of the body.
         listener.ready.push_back(Bytes::from_static(b": following\n\n"));
         Some(listener.into_response())
@@ -101,6 +124,7 @@ impl Mcp {
 
     async fn listener(self: &Arc<Self>, context: Context, wanted: [bool; 3]) -> Option<Listener> {
         let slot = self.streams.acquire(context.identity.org.id, None).await.ok()?;
+        let (sender, updates) = mpsc::channel(MAX_UPDATES);
         let mut listener = Listener {
             mcp: Arc::clone(self),
             context,
@@ -113,6 +137,11 @@ impl Mcp {
             next_builtin_check: Instant::now(),
             ready: VecDeque::new(),
             is_over: false,
+            updates,
+            sender,
+            followed: Vec::new(),
+            shared: Vec::new(),
+            subscribed: (BTreeSet::new(), Vec::new()),
             _slot: slot,
         };
         // What is there now is no change.
@@ -149,6 +178,7 @@ impl Listener {
                 continue;
             }
             self = self.checked().await?;
+            self.take_updates();
             if self.ready.is_empty() {
                 if Instant::now() >= keep_alive {
                     return Some((Bytes::from_static(b": \n\n"), self));
@@ -201,7 +231,10 @@ impl Listener {
             let seen = [0, 1, 2].map(|at| if wanted[at] { digest(context, &parts, KINDS[at].2) } else { 0 });
             changed = [0, 1, 2].map(|at| seen[at] != self.seen[at]);
             (self.parts, self.seen) = (parts, seen);
+            self.follow_lists().await;
         }
+        self.follow_subscribed().await;
+        let context = &self.context;
         if context.has_builtin && Instant::now() >= self.next_builtin_check {
             self.next_builtin_check = Instant::now() + BUILTIN_INTERVAL;
             let wanted = self.wanted;
@@ -215,13 +248,86 @@ impl Listener {
         }
         for (at, (_, notification, _)) in KINDS.into_iter().enumerate() {
             if changed[at] {
-                let mut params = Members::default();
-                if let Some(id) = &self.id {
-                    params.set("_meta", &subscription(id));
-                }
-                self.ready.push_back(event(&notification_text(notification, &params)));
+                self.tell(notification, Members::default());
             }
         }
+    }
+}
+
+impl Listener {
+    /// Reads what the servers say about changes of their lists.
+    async fn follow_lists(&mut self) {
+        let mut shared = Vec::new();
+        if !self.wanted.contains(&true) {
+            return;
+        }
+        for (server, catalogue) in &self.parts {
+            let request = self.context.catalogue_request(server);
+            if let Some(catalogue) = catalogue {
+                shared.extend(self.mcp.follow_lists(&request, catalogue).await);
+            }
+        }
+        self.shared = shared;
+    }
+
+    /// Reads what servers say in the sessions of the caller outside of its requests.
+    async fn follow_sessions(&mut self) {
+        let sessions = self.context.session.iter().flat_map(|own| &own.servers);
+        for (name, session) in sessions.filter(|(_, session)| session.id.is_some()) {
+            let Some(server) = self.context.server(name) else { continue };
+            let follow = Follow {
+                request: self.context.catalogue_request(server),
+                is_modern: false,
+                headers: Some(self.context.headers.clone()),
+                source: Source::Session(session.clone()),
+                updates: Some(self.sender.clone()),
+            };
+            self.followed.extend(self.mcp.follow_server(follow).await);
+        }
+    }
+
+    /// Reads updates of the resources that a client of an older revision has subscribed to.
+    async fn follow_subscribed(&mut self) {
+        let is_single = self.context.is_single && !self.context.era.is_modern();
+        let Some(server) = self.context.servers.first().filter(|_| is_single) else { return };
+        let wanted = self.mcp.subscriptions_of(&self.context, server);
+        if wanted != self.subscribed.0 {
+            let uris = wanted.iter().cloned().collect();
+            let (_, followed) = self.mcp.subscribe(&self.context, uris, &self.sender).await;
+            self.subscribed = (wanted, followed);
+        }
+    }
+
+    /// What servers have said since the last time. Several updates of one resource count as one.
+    fn take_updates(&mut self) {
+        let mut told = BTreeSet::new();
+        for _ in 0..MAX_UPDATES {
+            match self.updates.try_recv() {
+                Ok(Update::Resource { server, uri }) => {
+                    let is_seen = sees_whole_server(&self.context.identity, &server.name)
+                        && self.context.server(&server.name).is_some();
+                    let uri = if self.context.is_single { uri } else { namespaced_uri(&server.name, &uri) };
+                    if is_seen && told.insert(uri.clone()) {
+                        let mut params = Members::default();
+                        params.set("uri", &uri);
+                        self.tell("notifications/resources/updated", params);
+                    }
+                }
+                Ok(Update::Message { server, text, memory }) => {
+                    if self.context.server(&server.name).is_some() {
+                        self.ready.push_back(held_event(&text, memory));
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn tell(&mut self, notification: &str, mut params: Members) {
+        if let Some(id) = &self.id {
+            params.set("_meta", &subscription(id));
+        }
+        self.ready.push_back(event(&notification_text(notification, &params)));
     }
 }
 

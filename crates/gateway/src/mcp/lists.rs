@@ -151,7 +151,8 @@ impl Mcp {
             let own_text = server.definition.instructions.clone();
             let text = own_text.or_else(|| catalogue.and_then(|catalogue| catalogue.instructions.clone()));
             let info = info.filter(|info| info.get("name").is_some()).unwrap_or_else(own);
-            (info, catalogue.map_or_else(|| json!({"tools": {}}), capabilities_of), text)
+            let capabilities = catalogue.map(|catalogue| capabilities_of(context, catalogue));
+            (info, capabilities.unwrap_or_else(|| json!({"tools": {}})), text)
         } else {
             let texts = lookups.iter().filter_map(|(server, _)| {
                 let text = server.definition.instructions.as_ref()?;
@@ -159,6 +160,12 @@ impl Mcp {
             });
             let text = texts.collect::<Vec<_>>().join("\n\n");
             let mut all = json!({"tools": listed(), "prompts": listed(), "resources": listed()});
+            let is_followed = |lookup: &Lookup| {
+                lookup.catalogue.as_ref().is_some_and(|it| it.eras.is_modern && it.has_subscriptions())
+            };
+            if context.era.is_modern() && lookups.iter().any(|(_, lookup)| is_followed(lookup)) {
+                all["resources"]["subscribe"] = true.into();
+            }
             if has_skills_of(context, lookups) {
                 all["extensions"] = skills_extension();
             }
@@ -184,12 +191,20 @@ impl Mcp {
 }
 
 /// The capabilities of a server that pass through the gateway.
-fn capabilities_of(catalogue: &Catalogue) -> Value {
+fn capabilities_of(context: &Context, catalogue: &Catalogue) -> Value {
     let mut passed = serde_json::Map::new();
     for name in ["tools", "prompts", "resources"] {
         if catalogue.has(name) {
             passed.insert(name.to_owned(), listed());
         }
+    }
+    // A client of 2026-07-28 cannot subscribe at a server of an older revision.
+    let is_followed = catalogue.eras.is_modern || !context.era.is_modern();
+    if is_followed
+        && catalogue.has_subscriptions()
+        && let Some(resources) = passed.get_mut("resources")
+    {
+        resources["subscribe"] = true.into();
     }
     for name in ["completions", "logging"] {
         if let Some(capability) = catalogue.capabilities.get(name) {

@@ -8,12 +8,15 @@ mod call;
 mod catalogue;
 mod catalogues;
 mod credentials;
+mod follow;
+mod identity;
 mod listen;
 mod lists;
 mod record;
 mod reply;
 mod serve;
 mod session;
+mod sse;
 mod upstream;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,12 +32,15 @@ use crate::vault::DailyVault;
 use builtin::CachedManifest;
 use catalogues::Entry;
 use credentials::Token;
+use follow::{SharedStreams, Subscribed};
+use identity::IdentityKey;
 use session::KeptSession;
 
 pub use access::{caller_by_headers, caller_of};
 pub use catalogue::{Catalogue, Tool};
 pub use catalogues::{CatalogueRequest, Lookup, Status};
 pub use credentials::seal_headers;
+pub use identity::PublicKey;
 pub use serve::{McpRequest, Target};
 pub use upstream::Failure;
 
@@ -42,19 +48,27 @@ const CATALOGUES: LruLimits = LruLimits { all: 20_000, per_org: 2_000 };
 const TOKENS: LruLimits = LruLimits { all: 20_000, per_org: 400 };
 const KEPT_SESSIONS: LruLimits = LruLimits { all: 100_000, per_org: 5_000 };
 const ENDED_SESSIONS: LruLimits = LruLimits { all: 100_000, per_org: 5_000 };
+/// Callers of older revisions with subscriptions to resources, by server.
+const SUBSCRIBED: LruLimits = LruLimits { all: 20_000, per_org: 1_000 };
 /// Of the built-in server: variables of prompts, and what is known of versions of skills.
 const PROMPT_VARIABLES: LruLimits = LruLimits { all: 20_000, per_org: 2_000 };
 const SKILL_MANIFESTS: LruLimits = LruLimits { all: 10_000, per_org: 1_000 };
 /// Calls that run at the same time.
 const CALLS: SlotLimits = SlotLimits { slots: 4_000, per_org: 200, waiting_per_org: 200 };
+/// Sessions with servers that are being begun for `initialize`.
+const OPENINGS: SlotLimits = SlotLimits { slots: 1_000, per_org: 50, waiting_per_org: 400 };
 /// Streams of list changes.
 const STREAMS: SlotLimits = SlotLimits { slots: 10_000, per_org: 200, waiting_per_org: 0 };
+
+/// Streams of servers that are read while callers listen.
+const FOLLOWED: SlotLimits = SlotLimits { slots: 5_000, per_org: 100, waiting_per_org: 0 };
 
 pub struct Mcp {
     services: Arc<Services>,
     proxy: Arc<ProxyState>,
     cluster: Arc<Cluster>,
     session_vault: DailyVault,
+    identity: IdentityKey,
     catalogues: Mutex<OrgLru<Arc<Entry>>>,
     tokens: Mutex<OrgLru<Arc<Token>>>,
     kept_sessions: Mutex<OrgLru<Arc<KeptSession>>>,
@@ -62,14 +76,21 @@ pub struct Mcp {
     prompt_variables: Mutex<OrgLru<Arc<[String]>>>,
     skill_manifests: Mutex<OrgLru<Arc<CachedManifest>>>,
     calls: Arc<FairSlots>,
+    openings: Arc<FairSlots>,
     streams: Arc<FairSlots>,
+    followed: Arc<FairSlots>,
+    shared_streams: SharedStreams,
+    subscribed: Mutex<OrgLru<Arc<Subscribed>>>,
     running: call::Running,
 }
 
 impl Mcp {
     /// `None` if the master key is invalid.
     pub fn new(services: Arc<Services>, proxy: Arc<ProxyState>, cluster: Arc<Cluster>) -> Option<Self> {
+        let config = &services.config;
+        let (master_key, accepted) = (&config.master_key, &config.master_keys_accepted);
         Some(Self {
+            identity: IdentityKey::new(master_key, accepted, config.public_url.clone())?,
             session_vault: DailyVault::new(&services.config.master_key, "mcp-session")?,
             services,
             proxy,
@@ -81,9 +102,18 @@ impl Mcp {
             prompt_variables: Mutex::new(OrgLru::new(PROMPT_VARIABLES)),
             skill_manifests: Mutex::new(OrgLru::new(SKILL_MANIFESTS)),
             calls: FairSlots::new(CALLS),
+            openings: FairSlots::new(OPENINGS),
             streams: FairSlots::new(STREAMS),
+            followed: FairSlots::new(FOLLOWED),
+            shared_streams: SharedStreams::default(),
+            subscribed: Mutex::new(OrgLru::new(SUBSCRIBED)),
             running: call::Running::default(),
         })
+    }
+
+    /// The keys that verify the identities of callers.
+    pub fn public_keys(&self) -> Vec<PublicKey> {
+        self.identity.public_keys()
     }
 
     fn clients(&self) -> &Clients {
@@ -108,6 +138,10 @@ impl Mcp {
 
     fn skill_manifests(&self) -> MutexGuard<'_, OrgLru<Arc<CachedManifest>>> {
         self.skill_manifests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subscribed(&self) -> MutexGuard<'_, OrgLru<Arc<Subscribed>>> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ended_sessions(&self) -> MutexGuard<'_, OrgLru<()>> {

@@ -253,7 +253,7 @@ fn error_text(error: &RpcError) -> String {
 }
 
 fn is_error(result: &RawValue) -> bool {
-    Members::from_raw(result).is_some_and(|members| members.value("isError") == Some(Value::Bool(true)))
+    Members::from_raw(result).is_some_and(|members| members.get("isError").map(RawValue::get) == Some("true"))
 }
 
 /// Images, sounds and other files are replaced by their length.

@@ -172,6 +172,11 @@ pub fn event(message: &str) -> Bytes {
     Bytes::from(event_text(message))
 }
 
+/// An event with the memory that was reserved for its message.
+pub fn held_event(message: &str, memory: Reservation) -> Bytes {
+    held(event_text(message), Some(memory))
+}
+
 /// Servers may send JSON with line breaks, which would end the line of the data. They are only between tokens, because
 /// strings have them escaped.
 fn event_text(message: &str) -> String {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::Mcp;
 use super::access::{caller_of, check_call, check_scope, sees_server, visible_servers};
 use super::builtin;
-use super::catalogues::CatalogueRequest;
+use super::catalogues::{CatalogueRequest, Lookup};
 use super::lists::List;
 use super::reply::{Outcome, accepted, json, with_session};
 use super::session::{CallerSession, initialize};
@@ -202,7 +202,10 @@ impl Mcp {
         let era = context.era;
         let is_legacy = !era.is_modern();
         let result = match method.as_str() {
-            "initialize" if is_legacy => return Ok(self.initialize(&context, &id).await),
+            "initialize" if is_legacy => {
+                let _slot = self.call_slot(&context).await?;
+                return Ok(self.initialize(&context, &id).await);
+            }
             "server/discover" if era.is_modern() => Ok(self.discover(&context).await),
             "subscriptions/listen" if era.is_modern() => return Ok(self.listen(context, id, &params).await),
             "ping" if is_legacy => Ok(raw(&json!({}))),
@@ -225,14 +228,16 @@ impl Mcp {
         Ok(json(Some(&id), era, &outcome))
     }
 
-    /// Begins a session with each server that has sessions. Without any the caller needs no session either.
+    /// Begins a session with each server that has sessions. Without any the caller needs no session either. A server that
+    /// has just failed, or that is not reached in time, gets its session with the first call.
     async fn initialize(self: &Arc<Self>, context: &Context, id: &RequestId) -> Response {
         let lookups = self.look_up_all(context).await;
-        let opened = lookups
-            .iter()
-            .filter(|(_, lookup)| lookup.catalogue.as_ref().is_some_and(|catalogue| catalogue.is_stateful()));
+        let is_stateful =
+            |lookup: &Lookup| lookup.catalogue.as_ref().is_some_and(|catalogue| catalogue.is_stateful());
+        let opened = lookups.iter().filter(|(_, lookup)| lookup.failure.is_none() && is_stateful(lookup));
         let opened = opened.map(|(server, _)| async move {
             let org = context.identity.org.id;
+            let _slot = self.openings.acquire(org, Some(SESSION_TIMEOUT)).await.ok()?;
             let headers =
                 self.credentials(org, server, &context.caller, Some(&context.headers)).await.ok()?;
             let memory = &context.identity.org.memory;
@@ -277,7 +282,7 @@ impl Mcp {
 
     /// The stream of list changes for clients of older revisions.
     pub async fn get(self: &Arc<Self>, request: McpRequest) -> ApiResult<Response> {
-        let (context, _) = self.enter(request)?;
+        let (mut context, _) = self.enter(request)?;
         let header = |name: &HeaderName| context.headers.get(name).and_then(|value| value.to_str().ok());
         let is_asked = header(&ACCEPT).is_some_and(|kinds| kinds.contains("text/event-stream"));
         if !is_asked || header(&PROTOCOL_VERSION) == Some(MODERN) {
@@ -285,7 +290,7 @@ impl Mcp {
         }
         if let Some(id) = header(&SESSION_ID) {
             let session = self.open_session(context.identity.org.id, &context.caller, id);
-            session.ok_or_else(Problem::not_found)?;
+            context.session = Some(session.ok_or_else(Problem::not_found)?);
         }
         Ok(self.follow(context).await.unwrap_or_else(method_not_allowed))
     }

@@ -35,7 +35,8 @@ pub struct UpstreamSession {
 
 impl UpstreamSession {
     pub fn headers(&self) -> ProtocolHeaders {
-        ProtocolHeaders { version: self.version.clone(), session: self.id.clone(), others: Vec::new() }
+        let (version, session) = (self.version.clone(), self.id.clone());
+        ProtocolHeaders { version, session, ..ProtocolHeaders::default() }
     }
 }
 

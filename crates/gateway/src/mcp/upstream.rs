@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
-use gateway_core::mcp::{Incoming, Members, RequestId, parse};
-use gateway_core::memory::tree_bytes;
+use gateway_core::mcp::{Incoming, Members, RequestId, Transport, parse};
+use gateway_core::memory::shallow_tree_bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 
 use crate::mcp_servers::Server;
@@ -25,6 +25,8 @@ use crate::services::Services;
 
 /// The largest message of a server.
 pub const MAX_MESSAGE: usize = 8 << 20;
+/// The members of a message and of its result or parameters, and the entries of their lists. What is deeper stays text.
+const PARSED_DEPTH: usize = 3;
 const LIMITS: EventLimits = EventLimits { line: MAX_MESSAGE, event: MAX_MESSAGE };
 
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -102,6 +104,8 @@ pub struct ProtocolHeaders {
     pub version: String,
     pub session: Option<String>,
     pub others: Vec<(HeaderName, HeaderValue)>,
+    /// Where messages of this connection go, for servers with the older transport.
+    pub endpoint: Option<Uri>,
 }
 
 impl ProtocolHeaders {
@@ -140,9 +144,20 @@ impl Peer<'_> {
         protocol: &ProtocolHeaders,
         timeout: Duration,
     ) -> Result<Exchange, Failure> {
+        if self.server.definition.transport == Transport::Sse {
+            let Some(endpoint) = &protocol.endpoint else { return self.post_by_sse(message, timeout).await };
+            return self.send_to(endpoint, message, timeout).await.map(|()| Exchange::empty(self));
+        }
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.send(Method::POST, headers, (message.into(), protocol), timeout).await?;
+        Exchange::new(response, protocol.session.is_some(), self).await
+    }
+
+    /// Opens the stream that the server has for a session.
+    pub async fn get(&self, protocol: &ProtocolHeaders, timeout: Duration) -> Result<Exchange, Failure> {
+        let headers = self.headers.clone();
+        let response = self.send(Method::GET, headers, (Bytes::new(), protocol), timeout).await?;
         Exchange::new(response, protocol.session.is_some(), self).await
     }
 
@@ -151,18 +166,20 @@ impl Peer<'_> {
         let _ = self.send(Method::DELETE, self.headers.clone(), (Bytes::new(), protocol), timeout).await;
     }
 
-    async fn send(
+    pub(super) async fn send(
         &self,
         method: Method,
         mut headers: HeaderMap,
         (body, protocol): (Bytes, &ProtocolHeaders),
         timeout: Duration,
     ) -> Result<http::Response<UpstreamBody>, Failure> {
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        let accepted =
+            if method == Method::GET { "text/event-stream" } else { "application/json, text/event-stream" };
+        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
         protocol.add_to(&mut headers);
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        *request.uri_mut() = self.server.uri.clone();
+        *request.uri_mut() = protocol.endpoint.as_ref().unwrap_or(&self.server.uri).clone();
         *request.headers_mut() = headers;
         Ok(send_guarded(self.services, self.clients, request, timeout).await?)
     }
@@ -177,7 +194,9 @@ enum Content {
 pub struct Exchange {
     /// The session that the server assigned.
     pub session: Option<String>,
-    body: UpstreamBody,
+    /// Where messages of this connection go, for servers with the older transport.
+    pub endpoint: Option<Uri>,
+    body: Option<UpstreamBody>,
     content: Content,
     /// Messages that were read and not yet taken.
     waiting: VecDeque<Vec<u8>>,
@@ -189,7 +208,22 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    async fn new(
+    /// Nothing is answered.
+    pub(super) fn empty(peer: &Peer<'_>) -> Self {
+        Self {
+            session: None,
+            endpoint: None,
+            body: None,
+            content: Content::Json,
+            waiting: VecDeque::new(),
+            buffered: 0,
+            whole: Vec::new(),
+            held: peer.memory.open(),
+            has_ended: true,
+        }
+    }
+
+    pub(super) async fn new(
         response: http::Response<UpstreamBody>,
         has_session: bool,
         peer: &Peer<'_>,
@@ -213,22 +247,26 @@ impl Exchange {
         }
         let content = if is_stream { Content::Events(EventReader::new(LIMITS)) } else { Content::Json };
         let (held, whole) = (peer.memory.open(), Vec::new());
-        Ok(Self { session, body, content, waiting, buffered: 0, whole, held, has_ended })
+        let (endpoint, body) = (None, Some(body));
+        Ok(Self { session, endpoint, body, content, waiting, buffered: 0, whole, held, has_ended })
     }
 
     /// The next message. `None` at the end of the answer.
     pub async fn next(&mut self) -> Result<Option<Incoming>, Failure> {
+        let invalid =
+            || Failure::new(FailureKind::Invalid, "the server sent something that is no JSON-RPC message");
+        let Some(message) = self.next_text().await? else { return Ok(None) };
+        parse(&message).map(Some).map_err(|_| invalid())
+    }
+
+    /// The text of the next message, with memory for what it is parsed into.
+    pub(super) async fn next_text(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         loop {
             if let Some(message) = self.waiting.pop_front() {
-                let invalid = || {
-                    Failure::new(
-                        FailureKind::Invalid,
-                        "the server sent something that is no JSON-RPC message",
-                    )
-                };
                 // Of the members that the message is parsed into. The next read releases it.
-                self.held.resize(self.buffered.saturating_add(tree_bytes(&message)))?;
-                return parse(&message).map(Some).map_err(|_| invalid());
+                let parsed = shallow_tree_bytes(&message, PARSED_DEPTH).saturating_mul(2);
+                self.held.resize(self.buffered.saturating_add(parsed))?;
+                return Ok(Some(message));
             }
             if self.has_ended {
                 return Ok(None);
@@ -243,7 +281,11 @@ impl Exchange {
     }
 
     async fn read(&mut self) -> Result<(), Failure> {
-        let frame = self.body.frame().await.transpose();
+        let Some(body) = &mut self.body else {
+            self.has_ended = true;
+            return Ok(());
+        };
+        let frame = body.frame().await.transpose();
         let broken = |_| Failure::new(FailureKind::Unreachable, "the server's answer ended early");
         let Some(frame) = frame.map_err(broken)? else {
             self.has_ended = true;

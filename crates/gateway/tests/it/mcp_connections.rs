@@ -1,10 +1,12 @@
 //! Credentials that callers store for themselves at MCP servers.
 
+use gateway_store::mcp_connections;
 use serde_json::json;
 
 use crate::on_both;
 use crate::support::mcp::{names, text};
 use crate::support::mcp_server::{McpServer, Speaks};
+use crate::support::{Account, TestApp};
 
 on_both!(each_caller_signs_in_with_a_credential_of_its_own, |app| async move {
     let ada = app.signup("acme").await;
@@ -51,4 +53,35 @@ on_both!(each_caller_signs_in_with_a_credential_of_its_own, |app| async move {
     let plain = McpServer::start(Speaks::Modern).await;
     app.mcp_server(&ada, "plain", &plain, json!({})).await;
     app.get("/api/v1/mcp-connections/plain").key(&ada.api_key).send().await.expect_error(404, "not_found");
+});
+
+async fn stored(app: &TestApp, of: &Account) -> i64 {
+    let mut tx = app.app.services.db.begin().await.unwrap();
+    mcp_connections::count(&mut tx, of.org_id.parse().unwrap(), "s").await.unwrap()
+}
+
+on_both!(credentials_are_deleted_with_the_key_and_with_the_member_that_stored_them, |app| async move {
+    let ada = app.signup("acme").await;
+    let server = McpServer::start(Speaks::Modern).await;
+    let auth = json!({"auth": {"type": "per_user_headers", "names": ["Authorization"]}});
+    app.mcp_server(&ada, "s", &server, auth).await;
+    let path = "/api/v1/mcp-connections/s";
+    let own = json!({"headers": {"Authorization": "Bearer own"}});
+    let made = app.post("/api/v1/keys", json!({"name": "agent"})).bearer(&ada.token).send().await.expect(201);
+    let raw = made["raw_key"].as_str().unwrap();
+    app.put(path, own.clone()).key(raw).send().await.expect(200);
+    app.put(path, own.clone()).key(raw).header("x-gateway-user", "maria").send().await.expect(200);
+    app.put(path, own.clone()).key(&ada.api_key).send().await.expect(200);
+    assert_eq!(stored(&app, &ada).await, 3);
+    let key = format!("/api/v1/keys/{}", made["key"]["id"].as_str().unwrap());
+    app.delete(&key).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(stored(&app, &ada).await, 1, "only that of the other key is left");
+    let bob = app.join(&ada, "member").await;
+    app.put(path, own.clone()).bearer(&bob.token).send().await.expect(200);
+    let key = app.post("/api/v1/keys", json!({"name": "bob's"})).bearer(&bob.token).send().await.expect(201);
+    app.put(path, own).key(key["raw_key"].as_str().unwrap()).send().await.expect(200);
+    assert_eq!(stored(&app, &ada).await, 3);
+    let member = format!("/api/v1/orgs/{}/members/{}", ada.org_id, bob.user_id);
+    app.delete(&member).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(stored(&app, &ada).await, 1);
 });

@@ -33,6 +33,7 @@ on_both!(a_server_is_created_read_tested_changed_and_deleted, |app| async move {
             "enabled",
             "forward_headers",
             "has_secrets",
+            "identity",
             "instructions",
             "name",
             "pin",
@@ -97,6 +98,7 @@ on_both!(a_wrong_server_is_refused_with_the_name_of_the_field, |app| async move 
         (json!({"name": "x", "url": url, "forward_headers": ["Authorization"]}), "forward_headers"),
         (json!({"name": "x", "url": url, "forward_headers": ["X-Gateway-Key"]}), "forward_headers"),
         (json!({"name": "x", "url": url, "auth": {"type": "magic"}}), "magic"),
+        (json!({"name": "x", "url": url, "identity": "magic"}), "magic"),
         (json!({"name": "x", "url": url, "auth": {"type": "per_user_headers", "names": []}}), "auth.names"),
         (
             json!({"name": "x", "url": url, "auth": {"type": "client_credentials", "token_url": url, "client_id": "c"}}),
@@ -205,6 +207,12 @@ on_both!(a_changed_tool_of_a_pinned_server_is_hidden_until_it_is_approved, |app|
     );
     assert!(!echo["findings"].as_array().unwrap().is_empty(), "{echo}");
     assert_eq!(tools["tools"][1]["findings"], json!([]));
+    // The whole definition as it was approved, to be compared with the one of now.
+    let changed = &echo["changed"];
+    assert_eq!(changed["approved"], tool("echo", "Repeats its arguments."));
+    assert_eq!(changed["current"], tool("echo", poisoned));
+    assert_eq!(tools["tools"][1]["changed"], Value::Null);
+    assert_eq!(tools["tools"][2]["changed"], json!({"approved": null, "current": tool("new", "New.")}));
     let approve = async |name: &str, hash: &Value| {
         let path = format!("{}/tools/{name}/approve", one(&ada, "s"));
         app.post(&path, json!({"hash": hash})).bearer(&ada.token).send().await
@@ -213,6 +221,12 @@ on_both!(a_changed_tool_of_a_pinned_server_is_hidden_until_it_is_approved, |app|
     approve("absent", &json!("0")).await.expect_error(404, "not_found");
     approve("echo", &echo["hash"]).await.expect(200);
     assert_eq!(list().await, ["s__echo", "s__fail"]);
+    server.change(|script| script.tools[0] = tool("echo", "Another one."));
+    refresh().await;
+    let again = app.get(&format!("{}/tools", one(&ada, "s"))).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(again["tools"][0]["changed"]["approved"]["description"], poisoned);
+    server.change(|script| script.tools[0] = tool("echo", poisoned));
+    refresh().await;
     approve("new", &tools["tools"][2]["hash"]).await.expect(200);
     assert_eq!(refresh().await["status"]["state"], "ok");
     app.mcp_server(&ada, "free", &server, json!({})).await;

@@ -20,6 +20,10 @@ const AUTH_CHOICES: { value: Server['auth']['type']; label: string }[] = [
   { value: 'client_credentials', label: 'OAuth client credentials, the same for all callers' },
   { value: 'per_user_headers', label: 'Headers that each user stores' },
 ]
+const TRANSPORTS: { value: Server['transport']; label: string }[] = [
+  { value: 'auto', label: 'Streamable HTTP' },
+  { value: 'sse', label: 'Server-sent events (older servers)' },
+]
 const FIELDS = ['name', 'url', 'auth.headers', 'auth.token_url', 'auth.client_id', 'auth.client_secret', 'auth.names', 'headers', 'forward_headers', 'allow', 'deny', 'timeout_ms', 'prices', 'instructions']
 
 /** Adds a server or changes it. Secrets are write-only. */
@@ -49,7 +53,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
             <Input mono required autoFocus pattern="[a-z0-9\-]{1,32}" title="Lower-case letters, digits and dashes, at most 32" value={draft.name} placeholder="github" onChange={(event) => set({ name: event.target.value })} />
           </Field>
         )}
-        <Field label="URL" hint="The Streamable HTTP endpoint." error={fields['url']} className={server === null ? 'sm:col-span-2' : 'sm:col-span-3'}>
+        <Field label="URL" hint="The endpoint of the server." error={fields['url']} className={server === null ? 'sm:col-span-2' : 'sm:col-span-3'}>
           <Input mono type="url" required value={draft.url} placeholder="https://mcp.example.com/mcp" onChange={(event) => set({ url: event.target.value })} />
         </Field>
       </div>
@@ -108,6 +112,10 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
           <Field label="Time-out (seconds)" error={fields['timeout_ms']}>
             <Input type="number" min={1} max={600} step="any" required value={draft.timeout} onChange={(event) => set({ timeout: event.target.value })} />
           </Field>
+          <Field label="Transport">
+            <Select value={draft.transport === 'http' ? 'auto' : draft.transport} onChange={(event) => set({ transport: event.target.value as ServerDraft['transport'] })} options={TRANSPORTS} />
+          </Field>
+          <Switch label="Tell the server who calls" hint="A signed token in X-Gateway-Identity." checked={draft.tellsIdentity} onChange={(event) => set({ tellsIdentity: event.target.checked })} />
           <Field label="Instructions for agents" hint="In place of the server’s own text." error={fields['instructions']} className="sm:col-span-2">
             <TextArea rows={2} value={draft.instructions} onChange={(event) => set({ instructions: event.target.value })} />
           </Field>

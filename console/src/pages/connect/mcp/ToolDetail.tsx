@@ -3,10 +3,8 @@ import { Link } from '@tanstack/react-router'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
-import { time } from '@/lib/format'
-import { usePrefs } from '@/lib/prefs'
 import { joinTerms, term } from '@/lib/query'
-import { definitionText, type SeenTool } from '@/lib/seenTools'
+import { definitionText } from '@/lib/toolText'
 import { useAction } from '@/lib/useAction'
 import { Button, Dialog, ErrorLine, toast } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
@@ -16,16 +14,14 @@ import { ToolState } from './Tools'
 interface ToolDetailProps {
   server: Schemas['McpServer']
   tool: Schemas['McpTool']
-  /** The approved definition, if this browser has shown it before. */
-  seen: SeenTool | undefined
   onClose: () => void
 }
 
 /** What a model reads of a tool, what was found in it, and its approval. */
-export function ToolDetail({ server, tool, seen, onClose }: ToolDetailProps) {
+export function ToolDetail({ server, tool, onClose }: ToolDetailProps) {
   const { orgId } = useMe()
-  const { zone } = usePrefs()
   const needsApproval = tool.pinned === false
+  const approved = tool.changed?.approved ?? null
   const approve = useAction(async () => {
     await unwrap(client.POST('/api/v1/orgs/{orgId}/mcp-servers/{name}/tools/{tool}/approve', { params: { path: { orgId, name: server.name, tool: tool.name } }, body: { hash: tool.hash } }))
     await invalidate('/api/v1/orgs/{orgId}/mcp-servers')
@@ -52,7 +48,7 @@ export function ToolDetail({ server, tool, seen, onClose }: ToolDetailProps) {
       }
     >
       <div className="flex flex-wrap gap-x-6">
-        <ToolState tool={tool} isKnown={seen !== undefined} />
+        <ToolState tool={tool} />
         <Link to="/logs" search={{ query }} className="text-accent underline">
           Show calls in Logs
         </Link>
@@ -69,14 +65,14 @@ export function ToolDetail({ server, tool, seen, onClose }: ToolDetailProps) {
           </ul>
         </section>
       )}
-      {needsApproval && seen && (
+      {needsApproval && approved !== null && (
         <section aria-label="What changed" className="flex flex-col gap-1">
           <h3 className="text-sm">What changed</h3>
-          <p className="text-xs text-muted">Compared with the approved definition, as this browser showed it on {time(seen.at, zone)}.</p>
-          <DiffView label="Change of the definition" before={seen.text} after={definitionText(tool)} />
+          <p className="text-xs text-muted">Compared with the definition that was approved.</p>
+          <DiffView label="Change of the definition" before={definitionText(approved)} after={definitionText(tool.changed?.current)} />
         </section>
       )}
-      {needsApproval && !seen && <p className="text-muted">It is new, or has changed since it was approved, and is hidden from agents. This browser has not shown an approved definition to compare with: read all of it before you approve it.</p>}
+      {needsApproval && approved === null && <p className="text-muted">It is new, or has changed since it was approved, and is hidden from agents. There is no approved definition to compare with: read all of it before you approve it.</p>}
       <h3 className="text-sm">Description</h3>
       <p className="break-words whitespace-pre-wrap">{tool.description ?? <span className="text-muted">none</span>}</p>
       <h3 className="text-sm">Input schema</h3>

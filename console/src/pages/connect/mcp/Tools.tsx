@@ -1,11 +1,9 @@
 import { TriangleAlert } from 'lucide-react'
 import { getRouteApi } from '@tanstack/react-router'
-import { useMemo } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { plural } from '@/lib/format'
-import { rememberTools } from '@/lib/seenTools'
 import { Badge, Empty, ErrorPanel, Section, SkeletonRows, Status, Switch, Table, toast, toastError, usePermissionReason, type Column } from '@/ui'
 import { ToolDetail } from './ToolDetail'
 
@@ -23,7 +21,6 @@ export function Tools({ server }: { server: Server }) {
   const params = { path: { orgId, name: server.name } }
   const list = api.useQuery('get', '/api/v1/orgs/{orgId}/mcp-servers/{name}/tools', { params }, { enabled: server.enabled, retry: false })
   const tools = list.data?.tools
-  const seen = useMemo(() => (tools ? rememberTools(`${orgId}/${server.name}`, tools, Date.now()) : {}), [tools, orgId, server.name])
   const show = (tool: string | undefined) => void navigate({ search: (before) => ({ ...before, tool }) })
   const offer = async (tool: Tool, isOffered: boolean): Promise<void> => {
     const deny = isOffered ? server.deny.filter((pattern) => pattern !== tool.name) : [...server.deny, tool.name]
@@ -47,7 +44,7 @@ export function Tools({ server }: { server: Server }) {
         </span>
       ),
     },
-    { key: 'state', header: 'State', cell: (tool) => <ToolState tool={tool} isKnown={seen[tool.name] !== undefined} /> },
+    { key: 'state', header: 'State', cell: (tool) => <ToolState tool={tool} /> },
     {
       key: 'findings',
       header: 'Findings',
@@ -88,13 +85,13 @@ export function Tools({ server }: { server: Server }) {
           <Table label="Tools" columns={columns} rows={tools} rowKey={(tool) => tool.name} onOpen={(tool) => show(tool.name)} />
         )}
       </Section>
-      {shown && <ToolDetail server={server} tool={shown} seen={seen[shown.name]} onClose={() => show(undefined)} />}
+      {shown && <ToolDetail server={server} tool={shown} onClose={() => show(undefined)} />}
     </>
   )
 }
 
-export function ToolState({ tool, isKnown }: { tool: Tool; isKnown: boolean }) {
-  if (tool.pinned === false) return <Status tone="warn">{isKnown ? 'changed' : 'to approve'}</Status>
+export function ToolState({ tool }: { tool: Tool }) {
+  if (tool.pinned === false) return <Status tone="warn">{tool.changed?.approved ? 'changed' : 'to approve'}</Status>
   return tool.offered ? <Status tone="ok">offered</Status> : <Status tone="muted">hidden</Status>
 }
 

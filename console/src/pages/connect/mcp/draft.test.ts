@@ -8,6 +8,7 @@ const SERVER = {
   transport: 'auto',
   auth: { type: 'headers' },
   has_secrets: true,
+  identity: 'none',
   forward_headers: [],
   allow: ['get_*'],
   deny: [],
@@ -26,13 +27,17 @@ test('an unchanged form keeps the secrets and everything else', () => {
   const change = serverChange(draftOf(SERVER), SERVER)
   expect(change).not.toHaveProperty('auth')
   expect(change).not.toHaveProperty('headers')
-  expect(change).toMatchObject({ url: SERVER.url, allow: ['get_*'], timeout_ms: 5000, prices: { add: 0.001 }, instructions: null, pin: true })
+  expect(change).toMatchObject({ url: SERVER.url, transport: 'auto', identity: 'none', allow: ['get_*'], timeout_ms: 5000, prices: { add: 0.001 }, instructions: null, pin: true })
 })
 
 test('another kind of credentials replaces the stored one', () => {
   expect(serverChange({ ...draftOf(SERVER), auth: 'none' }, SERVER).auth).toEqual({ type: 'none' })
   expect(serverChange({ ...draftOf(SERVER), authHeaders: 'Authorization: Bearer x:y' }, SERVER).auth).toEqual({ type: 'headers', headers: { Authorization: 'Bearer x:y' } })
   expect(serverChange({ ...draftOf(SERVER), auth: 'per_user_headers', userHeaders: 'Authorization, X-Team' }, SERVER).auth).toEqual({ type: 'per_user_headers', names: ['Authorization', 'X-Team'] })
+})
+
+test('the server is told who calls, over the chosen transport', () => {
+  expect(serverChange({ ...draftOf(SERVER), tellsIdentity: true, transport: 'sse' }, SERVER)).toMatchObject({ identity: 'claims', transport: 'sse' })
 })
 
 test('a new server without credentials says so', () => {

@@ -7,6 +7,7 @@ type Server = Schemas['McpServer']
 export interface ServerDraft {
   name: string
   url: string
+  transport: Server['transport']
   auth: Server['auth']['type']
   authHeaders: string
   tokenUrl: string
@@ -19,6 +20,7 @@ export interface ServerDraft {
   allow: string
   deny: string
   readOnly: boolean
+  tellsIdentity: boolean
   pin: boolean
   timeout: string
   prices: string
@@ -33,6 +35,7 @@ export function draftOf(server: Server | null): ServerDraft {
   return {
     name: server?.name ?? '',
     url: server?.url ?? '',
+    transport: server?.transport ?? 'auto',
     auth: auth?.type ?? 'none',
     authHeaders: '',
     tokenUrl: auth?.type === 'client_credentials' ? auth.token_url : '',
@@ -45,6 +48,7 @@ export function draftOf(server: Server | null): ServerDraft {
     allow: server?.allow.join(', ') ?? '',
     deny: server?.deny.join(', ') ?? '',
     readOnly: server?.read_only ?? false,
+    tellsIdentity: server?.identity === 'claims',
     pin: server?.pin ?? true,
     timeout: String((server?.timeout_ms ?? DEFAULT_TIMEOUT_MS) / 1000),
     prices: Object.entries(server?.prices ?? {}).map(([tool, usd]) => `${tool}: ${usd}`).join('\n'),
@@ -58,6 +62,8 @@ export function serverChange(draft: ServerDraft, server: Server | null): Schemas
   const auth = authOf(draft, server)
   return {
     url: draft.url.trim(),
+    transport: draft.transport,
+    identity: draft.tellsIdentity ? 'claims' : 'none',
     ...(auth && { auth }),
     ...(draft.headers.trim() !== '' && { headers: parseHeaders(draft.headers) }),
     forward_headers: names(draft.forwardHeaders),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gateway_core::mcp::{Auth, Definition, Transport};
+use gateway_core::mcp::{Auth, CallerIdentity, Definition, Transport};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -44,6 +44,8 @@ pub struct ServerChange {
     /// Write-only: further headers that are sent with every request. Replaces the whole set; null removes it.
     #[serde(default, deserialize_with = "double_option")]
     headers: Option<Option<BTreeMap<String, String>>>,
+    /// `claims`: a signed token in `X-Gateway-Identity` tells the server who calls.
+    identity: Option<CallerIdentity>,
     /// Names of headers of the caller that are sent on.
     forward_headers: Option<Vec<String>>,
     /// Patterns with `*` for the tools that are offered; empty for all.
@@ -118,6 +120,7 @@ impl ServerChange {
             definition.forward_headers = names;
         }
         definition.transport = self.transport.unwrap_or(definition.transport);
+        definition.identity = self.identity.unwrap_or(definition.identity);
         definition.allow = self.allow.unwrap_or_else(|| std::mem::take(&mut definition.allow));
         definition.deny = self.deny.unwrap_or_else(|| std::mem::take(&mut definition.deny));
         definition.read_only = self.read_only.unwrap_or(definition.read_only);

@@ -7,7 +7,7 @@ mod view;
 use axum::extract::State;
 use gateway_core::mcp::{Definition, MAX_SERVERS, check_server_name};
 use gateway_store::mcp_servers::{self as store, McpServer};
-use gateway_store::{mcp_connections, orgs};
+use gateway_store::{mcp_approved_tools, mcp_connections, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -154,7 +154,10 @@ async fn update(
     // What the server has when pins are turned on is the new state to compare with. Where that is not known, the first
     // request that needs the tools reads them.
     if server.definition.pin && !was_pinned {
-        server.pins = app.mcp.current_pins(org, &key_of(&server));
+        let known = app.mcp.current_tools(org, &key_of(&server));
+        let (pins, definitions) = known.map(|known| (known.pins, known.definitions)).unzip();
+        server.pins = pins;
+        mcp_approved_tools::replace(&mut tx, org, &name, &definitions.unwrap_or_default()).await?;
     }
     server.updated_at = app.services.clock.now();
     store::update(&mut tx, org, &server).await?;

@@ -1,13 +1,15 @@
 //! What an MCP server offers: its tools with findings, the approval of changed ones, and a test of the server.
 
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use axum::extract::State;
-use gateway_core::mcp::Finding;
-use gateway_store::mcp_servers as store;
+use gateway_core::mcp::{Finding, raw};
+use gateway_store::{mcp_approved_tools, mcp_servers as store};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ServerName;
@@ -18,7 +20,7 @@ use crate::api::extract::{Body, FromPath, PathParam};
 use crate::api::response::Json;
 use crate::auth::Identity;
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::mcp::{CatalogueRequest, Failure, Lookup, caller_of};
+use crate::mcp::{CatalogueRequest, Failure, Lookup, Tool, caller_of};
 use crate::problem::{ApiResult, Problem};
 
 /// The name of a tool, as its server lists it.
@@ -109,6 +111,19 @@ struct ToolView {
     /// Callers are offered it, if their scopes allow it.
     offered: bool,
     findings: Vec<Finding>,
+    /// What has changed since it was approved; null if nothing has, or if the server does not pin its tools.
+    changed: Option<ToolChange>,
+}
+
+/// Whole definitions, to be compared.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "McpToolChange")]
+struct ToolChange {
+    /// Null if the tool is new, or if its definition was too large to be kept.
+    #[schemars(with = "Option<Value>")]
+    approved: Option<Box<RawValue>>,
+    #[schemars(with = "Value")]
+    current: Box<RawValue>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -126,8 +141,16 @@ pub async fn list_tools(
     let lookup = app.mcp.look_up(&request).await;
     let server = &request.server;
     let catalogue = lookup.catalogue.ok_or_else(|| unread(lookup.failure))?;
+    let is_changed = |tool: &Tool| !server.approves(&tool.name, &tool.hash);
+    let mut definitions = if catalogue.tools.iter().any(is_changed) {
+        mcp_approved_tools::find(&app.services.db, caller.org.id, &name).await?
+    } else {
+        BTreeMap::new()
+    };
     let tools = catalogue.tools.iter().map(|tool| {
-        let approved = server.approves(&tool.name, &tool.hash);
+        let approved = !is_changed(tool);
+        let changed = (!approved)
+            .then(|| ToolChange { approved: definitions.remove(&tool.name), current: raw(&tool.members) });
         ToolView {
             name: tool.name.clone(),
             description: tool.members.text("description"),
@@ -136,6 +159,7 @@ pub async fn list_tools(
             pinned: server.definition.pin.then_some(approved),
             offered: approved && server.filter.admits(&tool.name, tool.is_read_only),
             findings: tool.findings.clone(),
+            changed,
         }
     });
     Ok(Json(ToolList { tools: tools.collect() }))
@@ -187,6 +211,15 @@ pub async fn approve(
     };
     let before = pins.insert(tool.clone(), hash.clone());
     store::update(&mut tx, org, &server).await?;
+    // Only tools that the server lists are kept, so that there are not more than a server may list.
+    let mut definitions = mcp_approved_tools::find_in(&mut tx, org, &name).await?;
+    let listed: HashSet<&str> = catalogue.tools.iter().map(|tool| tool.name.as_str()).collect();
+    definitions.retain(|approved, _| listed.contains(approved.as_str()));
+    match current.definition() {
+        Some(definition) => definitions.insert(tool.clone(), definition),
+        None => definitions.remove(&tool),
+    };
+    mcp_approved_tools::replace(&mut tx, org, &name, &definitions).await?;
     let change = (json!({"tool": tool, "hash": before}), json!({"tool": tool, "hash": hash}));
     tx.record(app.entry().named(&name).changed(&change.0, &change.1));
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;

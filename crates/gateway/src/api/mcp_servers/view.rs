@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gateway_core::mcp::{Auth, Definition, Transport};
+use gateway_core::mcp::{Auth, CallerIdentity, Definition, Transport};
 use gateway_core::time::Timestamp;
 use gateway_store::mcp_servers::McpServer;
 use schemars::JsonSchema;
@@ -20,6 +20,7 @@ pub struct ServerView {
     auth: Auth,
     /// Headers or a client secret are stored.
     has_secrets: bool,
+    identity: CallerIdentity,
     forward_headers: Vec<String>,
     allow: Vec<String>,
     deny: Vec<String>,
@@ -59,6 +60,7 @@ pub struct StoredView<'a> {
     url: &'a str,
     transport: Transport,
     auth: &'a Auth,
+    identity: CallerIdentity,
     forward_headers: &'a [String],
     allow: &'a [String],
     deny: &'a [String],
@@ -73,7 +75,8 @@ pub struct StoredView<'a> {
 impl ServerView {
     pub fn of(app: &App, identity: &Identity, server: McpServer) -> Self {
         let McpServer { name, definition, secrets, created_at, updated_at, .. } = server;
-        let Definition { url, transport, auth, forward_headers, allow, deny, .. } = definition;
+        let Definition { url, transport, auth, identity: told, forward_headers, allow, deny, .. } =
+            definition;
         let Definition { read_only, pin, timeout_ms, prices, instructions, enabled, .. } = definition;
         let loaded = identity.org.mcp_servers.find(&name);
         let status = loaded.map(|server| app.mcp.status(identity.org.id, server)).unwrap_or_default();
@@ -83,6 +86,7 @@ impl ServerView {
             transport,
             auth,
             has_secrets: secrets.is_some(),
+            identity: told,
             forward_headers,
             allow,
             deny,
@@ -116,6 +120,7 @@ impl ServerView {
             url: &self.url,
             transport: self.transport,
             auth: &self.auth,
+            identity: self.identity,
             forward_headers: &self.forward_headers,
             allow: &self.allow,
             deny: &self.deny,

@@ -38,6 +38,12 @@ pub fn question_of(id: &RequestId) -> Option<(String, RequestId)> {
     Some((server.to_owned(), RequestId::parse(own)?))
 }
 
+/// A question of a server as the caller gets it.
+pub fn question_text(server: &str, id: &RequestId, (method, params): (&str, &Members)) -> Option<String> {
+    let own = RequestId::from_text(&format!("{QUESTION}{server}:{}", id.json()))?;
+    Some(request_text(&own, method, params))
+}
+
 impl Call {
     /// Sends the request and reads until its answer. `session` is `None` for a server without sessions of 2026-07-28.
     pub(super) async fn exchange(
@@ -54,7 +60,7 @@ impl Call {
             };
             params.set("requestState", &state);
         }
-        let (params, protocol) = if let Some(session) = session {
+        let (params, mut protocol) = if let Some(session) = session {
             (for_legacy_server(params), session.headers())
         } else {
             let mut client = self.context.client.clone();
@@ -74,6 +80,7 @@ impl Call {
         let started = Instant::now();
         self.mark_sent(true);
         let mut exchange = peer.post(message, &protocol, timeout).await?;
+        protocol.endpoint = exchange.endpoint.clone();
         let last = started + Duration::from_millis(MAX_TIMEOUT_MS);
         let mut deadline = started + timeout;
         loop {
@@ -143,9 +150,7 @@ impl Call {
         let answer = match method {
             "ping" => Ok(raw(&json!({}))),
             _ if has_own && !self.context.era.is_modern() => {
-                let text = format!("{QUESTION}{}:{}", self.server.name, id.json());
-                let Some(own) = RequestId::from_text(&text) else { return };
-                let question = request_text(&own, method, params);
+                let Some(question) = question_text(&self.server.name, &id, (method, params)) else { return };
                 match self.context.identity.org.memory.reserve(question.len()) {
                     Ok(memory) => {
                         let _ = output.send(Output::Message(question, memory)).await;

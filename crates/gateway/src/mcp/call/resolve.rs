@@ -27,6 +27,17 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// A server of 2026-07-28 has no such request. The gateway follows the resource for the client.
+    pub fn is_subscription_of_older_client(&self, context: &Context, method: &str) -> bool {
+        matches!(method, "resources/subscribe" | "resources/unsubscribe")
+            && !context.era.is_modern()
+            && self.catalogue.eras.legacy.is_none()
+    }
+
     pub fn into_call(self, mcp: &Arc<Mcp>, context: Context, id: RequestId, method: &str) -> Call {
         let Self { server, catalogue, params, name, argument_headers } = self;
         let (mcp, method) = (Arc::clone(mcp), method.to_owned());

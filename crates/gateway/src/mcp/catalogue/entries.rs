@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
-use gateway_core::mcp::{Finding, Members, findings, namespaced, namespaced_uri, tool_hash};
+use gateway_core::mcp::{Finding, Members, findings, namespaced, namespaced_uri, raw, tool_hash};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -29,6 +29,16 @@ pub struct Tool {
     pub findings: Vec<Finding>,
     /// Arguments that are repeated in headers: the argument and the header.
     pub argument_headers: Vec<(String, String)>,
+}
+
+/// Larger definitions are not stored for a comparison with later ones.
+const MAX_DEFINITION: usize = 64 << 10;
+
+impl Tool {
+    /// The whole definition, unless it is too large to be kept.
+    pub fn definition(&self) -> Option<Box<RawValue>> {
+        (self.members.bytes() <= MAX_DEFINITION).then(|| raw(&self.members))
+    }
 }
 
 /// A prompt, a resource, a template of resources or a skill.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gateway_core::time::{DAY, SECOND, Timestamp};
 use gateway_store::connection_shares::on_behalf_of;
-use gateway_store::mcp_servers;
+use gateway_store::{mcp_approved_tools, mcp_servers};
 
-use super::{CatalogueRequest, Entry, FETCH_TIMEOUT, pins_of};
+use super::{ApprovedTools, CatalogueRequest, Entry, FETCH_TIMEOUT};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::mcp::Mcp;
 use crate::mcp::catalogue::{Catalogue, Eras, fetch};
@@ -158,8 +158,10 @@ impl Mcp {
         if stored.pins.is_some() || !stored.definition.pin || key_of(&stored) != server.key {
             return Ok(());
         }
-        stored.pins = Some(pins_of(catalogue));
+        let ApprovedTools { pins, definitions } = ApprovedTools::all_of(catalogue);
+        stored.pins = Some(pins);
         mcp_servers::update(&mut tx, org, &stored).await?;
+        mcp_approved_tools::replace(&mut tx, org, &server.name, &definitions).await?;
         let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
         Ok(invalidation::commit(tx, [pending], &self.cluster).await?)
     }

@@ -1,5 +1,8 @@
 //! A scripted MCP server on loopback: of either era, with or without sessions, slow, dead, or with changing tools.
 
+mod calls;
+mod streams;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,6 +21,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+
+use calls::call;
+use streams::{by_sse, open_stream};
 
 pub const MODERN: &str = "2026-07-28";
 
@@ -41,12 +47,17 @@ pub struct Script {
     pub fails_with: Option<u16>,
     /// The value that `Authorization` must have.
     pub wants: Option<String>,
+    /// Has streams for what it says outside of calls: `subscriptions/listen`, and GET of the older era.
+    pub has_streams: bool,
+    /// Has the transport before Streamable HTTP.
+    pub is_sse: bool,
 }
 
 /// What the server received.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub method: Method,
+    pub path: String,
     pub headers: HeaderMap,
     pub body: Value,
 }
@@ -64,6 +75,10 @@ struct State {
     next_session: usize,
     /// Questions to clients that wait for an answer.
     questions: HashMap<String, oneshot::Sender<Value>>,
+    /// Streams that clients have opened.
+    streams: Vec<mpsc::Sender<Value>>,
+    /// Connections of the older transport, by the path for their messages.
+    connections: HashMap<String, mpsc::Sender<Value>>,
 }
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -88,8 +103,17 @@ impl McpServer {
             hangs: false,
             fails_with: None,
             wants: None,
+            has_streams: false,
+            is_sse: false,
         })
         .await
+    }
+
+    /// A server that says things outside of calls.
+    pub async fn with_streams(speaks: Speaks) -> Self {
+        let server = Self::start(speaks).await;
+        server.change(|script| script.has_streams = true);
+        server
     }
 
     pub async fn with_sessions(speaks: Speaks) -> Self {
@@ -107,6 +131,8 @@ impl McpServer {
             sessions: Vec::new(),
             next_session: 1,
             questions: HashMap::new(),
+            streams: Vec::new(),
+            connections: HashMap::new(),
         };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
@@ -134,6 +160,36 @@ impl McpServer {
     /// Forgets all sessions, as after a restart.
     pub fn forget_sessions(&self) {
         self.state.lock().unwrap().sessions.clear();
+    }
+
+    /// How many clients read its streams.
+    pub fn streams(&self) -> usize {
+        let mut state = self.state.lock().unwrap();
+        state.streams.retain(|stream| !stream.is_closed());
+        state.streams.len()
+    }
+
+    /// Waits until so many clients read its streams.
+    pub async fn wait_for_streams(&self, count: usize) {
+        for _ in 0..400 {
+            if self.streams() == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("{} streams are open, not {count}: {:?}", self.streams(), self.all_received());
+    }
+
+    /// Says something on all streams.
+    pub fn say(&self, message: &Value) {
+        for stream in &self.state.lock().unwrap().streams {
+            let _ = stream.try_send(message.clone());
+        }
+    }
+
+    /// Closes all streams.
+    pub fn close_streams(&self) {
+        self.state.lock().unwrap().streams.clear();
     }
 
     /// What it received of a method of the protocol.
@@ -179,8 +235,11 @@ fn empty(status: u16) -> Response<Body> {
 
 fn stream(receiver: mpsc::Receiver<Value>) -> Response<Body> {
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        let message = receiver.recv().await?;
-        Some((Bytes::from(format!("event: message\ndata: {message}\n\n")), receiver))
+        let event = match receiver.recv().await? {
+            Value::String(endpoint) => format!("event: endpoint\ndata: {endpoint}\n\n"),
+            message => format!("event: message\ndata: {message}\n\n"),
+        };
+        Some((Bytes::from(event), receiver))
     });
     let body = StreamBody::new(events.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))));
     let mut response = Response::new(body.boxed_unsync());
@@ -192,7 +251,8 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<R
     let (head, body) = request.into_parts();
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let received = Received { method: head.method, headers: head.headers, body };
+    let path = head.uri.to_string();
+    let received = Received { method: head.method, path, headers: head.headers, body };
     let script = {
         let mut state = state.lock().unwrap();
         state.received.push(received.clone());
@@ -207,6 +267,9 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<R
     if script.wants.is_some() && received.header("authorization") != script.wants.as_deref() {
         return Ok(empty(401));
     }
+    if script.is_sse {
+        return Ok(by_sse(&state, &script, &received));
+    }
     Ok(answer(&state, &script, &received))
 }
 
@@ -218,7 +281,7 @@ fn answer(state: &Arc<Mutex<State>>, script: &Script, received: &Received) -> Re
         return empty(204);
     }
     if received.method == Method::GET {
-        return empty(405);
+        return if script.has_streams { open_stream(state, None) } else { empty(405) };
     }
     let method = body["method"].as_str().unwrap_or_default();
     let is_modern = body
@@ -253,7 +316,7 @@ fn answer(state: &Arc<Mutex<State>>, script: &Script, received: &Received) -> Re
     }
     let result = |result: Value| whole(200, &json!({"jsonrpc": "2.0", "id": body["id"], "result": result}));
     let about = json!({"serverInfo": {"name": "mock", "version": "1"}, "instructions": "Be kind.",
-        "capabilities": {"tools": {"listChanged": true}, "prompts": {}, "resources": {}, "completions": {}, "logging": {}}});
+        "capabilities": {"tools": {"listChanged": true}, "prompts": {}, "resources": {"subscribe": true}, "completions": {}, "logging": {}}});
     match method {
         "server/discover" => {
             let mut about = about;
@@ -292,66 +355,16 @@ fn answer(state: &Arc<Mutex<State>>, script: &Script, received: &Received) -> Re
         }
         "completion/complete" => result(json!({"completion": {"values": ["a"]}})),
         "logging/setLevel" => result(json!({})),
+        "resources/subscribe" | "resources/unsubscribe" if !is_modern => result(json!({})),
+        "subscriptions/listen" if is_modern && script.has_streams => {
+            let params = json!({
+                "notifications": body["params"]["notifications"],
+                "_meta": {"io.modelcontextprotocol/subscriptionId": body["id"]},
+            });
+            let method = "notifications/subscriptions/acknowledged";
+            open_stream(state, Some(json!({"jsonrpc": "2.0", "method": method, "params": params})))
+        }
         "tools/call" => call(state, body, is_modern),
         _ => whole(if is_modern { 404 } else { 200 }, &refused(-32_601, "Method not found")),
-    }
-}
-
-fn call(state: &Arc<Mutex<State>>, body: &Value, is_modern: bool) -> Response<Body> {
-    let (id, params) = (body["id"].clone(), body["params"].clone());
-    let reply = move |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
-    let text = |text: String| json!({"content": [{"type": "text", "text": text}]});
-    match params["name"].as_str().unwrap_or_default() {
-        "fail" => {
-            whole(200, &reply(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true})))
-        }
-        "big" => whole(200, &reply(text("x".repeat(9 << 20)))),
-        "image" => {
-            let content = json!([{"type": "image", "mimeType": "image/png", "data": "QUJD".repeat(100)}]);
-            whole(200, &reply(json!({"content": content})))
-        }
-        "hang" => {
-            let (sender, receiver) = mpsc::channel(1);
-            // The answer never ends as long as somebody reads it.
-            tokio::spawn(async move { sender.closed().await });
-            stream(receiver)
-        }
-        "steps" => {
-            let (sender, receiver) = mpsc::channel(4);
-            let token = params["_meta"]["progressToken"].clone();
-            tokio::spawn(async move {
-                for step in 1..=2 {
-                    let progress = json!({"progressToken": token, "progress": step, "total": 2});
-                    let message =
-                        json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress});
-                    let _ = sender.send(message).await;
-                }
-                let _ = sender.send(reply(text("two steps".into()))).await;
-            });
-            stream(receiver)
-        }
-        "ask" => {
-            let (sender, receiver) = mpsc::channel(4);
-            let (answered, answer) = oneshot::channel();
-            state.lock().unwrap().questions.insert("77".into(), answered);
-            tokio::spawn(async move {
-                let question = json!({"jsonrpc": "2.0", "id": 77, "method": "elicitation/create",
-                    "params": {"message": "Your name?", "requestedSchema": {"type": "object"}}});
-                let _ = sender.send(question).await;
-                let answer = answer.await.unwrap_or_default();
-                let said = answer.pointer("/result/content/name").or_else(|| answer.pointer("/error/code"));
-                let _ =
-                    sender.send(reply(text(format!("answer: {}", said.cloned().unwrap_or_default())))).await;
-            });
-            stream(receiver)
-        }
-        "input" if is_modern => match params["requestState"].as_str() {
-            None => {
-                let asked = json!({"resultType": "input_required", "requestState": "secret-state", "inputRequests": {}});
-                whole(200, &reply(asked))
-            }
-            Some(given) => whole(200, &reply(text(format!("state: {given}")))),
-        },
-        _ => whole(200, &reply(text(params["arguments"].to_string()))),
     }
 }
