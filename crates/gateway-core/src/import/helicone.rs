@@ -130,15 +130,12 @@ fn rate_limit(
         Some("1d" | "24h" | "86400s") => Some(Window::Day),
         _ => None,
     };
-    match (requests, window) {
-        (Some(requests), Some(window)) => {
-            let amounts = Amounts { requests: Some(requests), ..Amounts::default() };
-            limits.add(report, &at, Wanted { title, owner, models: None, amounts, window });
-        }
-        _ => {
-            let message = "is not a number of requests per minute, hour or day; create a limit by hand";
-            report.set(&at, Status::Manual, message);
-        }
+    if let (Some(requests), Some(window)) = (requests, window) {
+        let amounts = Amounts { requests: Some(requests), ..Amounts::default() };
+        limits.add(report, &at, Wanted { title, owner, models: None, amounts, window });
+    } else {
+        let message = "is not a number of requests per minute, hour or day; create a limit by hand";
+        report.set(&at, Status::Manual, message);
     }
 }
 
