@@ -80,7 +80,12 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
     ...(other ? [] : [{ key: 'details', header: 'Why', className: 'max-w-72 truncate text-muted', from: 'sm' as const, cell: (row: Result) => <span title={row.details}>{row.details}</span> }]),
     {
       key: 'log',
-      header: <span className="sr-only">Request</span>,
+      // Positioned inside the table, so that it does not widen the page when the table scrolls.
+      header: (
+        <span className="relative">
+          <span className="sr-only">Request</span>
+        </span>
+      ),
       cell: (row) =>
         row.log_id !== null && (
           <Button size="sm" kind="ghost" onClick={() => row.log_id !== null && onLog(row.log_id)}>

@@ -116,7 +116,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
           {run.error}
         </p>
       )}
-      <div className="grid grid-cols-2 gap-3 lg:grid-cols-5">
+      <div className="grid grid-cols-[repeat(auto-fit,minmax(140px,1fr))] gap-3">
         <Stat label="Passed" value={percent(passRate(run))} note={`${integer(run.passed)} of ${integer(run.passed + run.failed)}`} />
         <Stat label="Failed" value={integer(run.failed)} />
         <Stat label="Errors" value={integer(run.errors)} note={run.errors > 0 ? 'reasons below' : undefined} />
