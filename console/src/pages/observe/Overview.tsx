@@ -1,5 +1,5 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router'
-import { lazy, Suspense } from 'react'
+import { lazy, Suspense, type ComponentType } from 'react'
 import { api } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { TimeChart } from '@/charts/TimeChart'
@@ -19,8 +19,13 @@ const route = getRouteApi('/shell/')
 
 // Not part of the first load: most organizations have requests, and limits come last on the page.
 const FirstRun = lazy(() => import('./overview/FirstRun').then(({ FirstRun: Component }) => ({ default: Component })))
-const LimitsCard = lazy(() => import('./overview/Limits'))
-const TopUsers = lazy(() => import('./overview/TopUsers'))
+const LimitsCard = card(() => import('./overview/Limits'))
+const TopUsers = card(() => import('./overview/TopUsers'))
+
+/** A card that is left out if its code cannot be loaded: offline, the rest of the page stays. */
+function card(load: () => Promise<{ default: ComponentType }>) {
+  return lazy(() => load().catch(() => ({ default: () => null })))
+}
 
 /** Overview: health, traffic and cost. */
 export function Overview() {
