@@ -92,7 +92,7 @@ test('d: write a prompt, compare two models, save it, evaluate both and see what
   await clicks.type(form.getByLabel('Name', { exact: true }), 'one-sentence')
   await clicks.click(form.getByRole('button', { name: 'Create prompt' }), 'Create prompt')
   await clicks.click(page.getByRole('button', { name: 'Evaluate' }), 'Evaluate')
-  const dialog = page.getByRole('dialog', { name: 'Run eval on a dataset' })
+  const dialog = page.getByRole('dialog', { name: 'Run evals on a dataset' })
   await clicks.click(dialog.getByRole('button', { name: 'Start run' }), 'Start run')
   await page.getByText('3 of 3 judged').waitFor()
   await clicks.click(page.getByRole('button', { name: 'Run again' }), 'Run again')
