@@ -61,7 +61,8 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
   const { list, rows, errors } = useResults(run, order)
   const other = useOtherRun(to)
   const hasExpected = [...inputs.values()].some((texts) => texts.expected !== '')
-  const hasCalls = rows.some((row) => row.log_id !== null)
+  // The calls are read one by one, so not while new ones arrive.
+  const hasCalls = !isRunning(run) && rows.some((row) => row.log_id !== null)
   // Outputs of a working copy may have been edited since the run.
   const answer = run.target == null && run.dataset_id !== null && run.dataset_version === null ? 'Answer (as stored now)' : other ? 'Answer A' : 'Answer'
   const columns: Column<Result>[] = [
