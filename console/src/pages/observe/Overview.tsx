@@ -12,19 +12,19 @@ import { useRange } from '@/lib/useRange'
 import { ErrorPanel, Page, Skeleton, SkeletonCards } from '@/ui'
 import { Components } from './overview/Components'
 import { SummaryStats } from './overview/SummaryStats'
-import { NewestErrors, TopModels } from './overview/Tables'
 import { OwnSwitch } from './OwnSwitch'
 
 const route = getRouteApi('/shell/')
 
-// Not part of the first load: most organizations have requests, and limits come last on the page.
+// Not part of the first load: most organizations have requests, and tables and limits come last on the page.
 const FirstRun = lazy(() => import('./overview/FirstRun').then(({ FirstRun: Component }) => ({ default: Component })))
+const Tables = card(() => import('./overview/Tables'))
 const LimitsCard = card(() => import('./overview/Limits'))
 const TopUsers = card(() => import('./overview/TopUsers'))
 
 /** A card that is left out if its code cannot be loaded: offline, the rest of the page stays. */
-function card(load: () => Promise<{ default: ComponentType }>) {
-  return lazy(() => load().catch(() => ({ default: () => null })))
+function card<Props = object>(load: () => Promise<{ default: ComponentType<Props> }>) {
+  return lazy(() => load().catch((): { default: ComponentType<Props> } => ({ default: () => null })))
 }
 
 /** Overview: health, traffic and cost. */
@@ -105,9 +105,8 @@ function Board({ range, own }: { range: Range; own: OwnCalls }) {
         />
       </div>
       <div className="grid items-start gap-4 lg:grid-cols-2">
-        <TopModels range={range} own={own} />
-        <NewestErrors range={range} own={own} />
         <Suspense fallback={null}>
+          <Tables range={range} own={own} />
           <TopUsers />
           <LimitsCard />
         </Suspense>

@@ -20,7 +20,16 @@ interface PartProps {
   own: OwnCalls
 }
 
-export function TopModels({ range, own }: PartProps) {
+export default function Tables(props: PartProps) {
+  return (
+    <>
+      <TopModels {...props} />
+      <NewestErrors {...props} />
+    </>
+  )
+}
+
+function TopModels({ range, own }: PartProps) {
   const { from, to } = range
   const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model', query: withOwnCalls('', own) || undefined } } }, pollingOptions())
   const navigate = useNavigate()
@@ -60,7 +69,7 @@ export function TopModels({ range, own }: PartProps) {
   )
 }
 
-export function NewestErrors({ range, own }: PartProps) {
+function NewestErrors({ range, own }: PartProps) {
   const { zone } = usePrefs()
   const now = useNow(15_000)
   const { from, to } = range
