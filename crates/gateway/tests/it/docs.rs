@@ -234,6 +234,7 @@ fn the_document_says_which_operations_need_no_credential() {
         .map(|(path, method, _)| format!("{method} {path}"))
         .collect();
     let expected = [
+        "get /.well-known/jwks.json",
         "get /healthz",
         "get /s/{token}/{path}",
         "post /s/{token}/{path}",

@@ -201,6 +201,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
             json!({"name": "mine", "requests": 1})
         } else if path.contains("/labels/") {
             json!({"version": 1})
+        } else if path.ends_with("/eval/estimate") {
+            json!({"eval_ids": [4711]})
         } else if path.ends_with("/mute") {
             json!({"minutes": 1})
         } else if path.contains("/alerts") {
