@@ -20,7 +20,7 @@ use sqlx::{Connection as _, Executor as _, SqlSafeStr};
 use crate::StoreError;
 use crate::connection_shares::ConnectionShares;
 use crate::faults::{DbCall, Faults};
-use crate::readers::{PostgresReader, SqliteReaders};
+use crate::readers::SqliteReaders;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
 use crate::wal_checkpoints;
@@ -43,8 +43,6 @@ pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 const SESSION_SETTINGS: &str = "SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '20s'; \
                                 SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; \
                                 SET tcp_keepalives_count = 3";
-/// How long a connection of PostgreSQL is used again without a ping. A ping costs as much as a short query.
-const TRUSTED_FOR: Duration = Duration::from_secs(1);
 /// A connection that does not respond to a ping in this time is dropped.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -237,11 +235,9 @@ impl Db {
                 let _share = self.shares.read().await?;
                 // Boxed, because the future of a connection is large.
                 let rows = with_timeout(Box::pin(async move {
-                    let mut reader = PostgresReader::acquire(pool).await?;
+                    let mut connection = pool.acquire().await?;
                     drop(waiting);
-                    let found = query.fetch_all(reader.connection()?).await;
-                    reader.is_done = found.is_ok();
-                    found
+                    query.fetch_all(&mut *connection).await
                 }));
                 let rows = rows.await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
@@ -267,11 +263,9 @@ impl Db {
                 let waiting = self.waiting();
                 let _share = self.shares.read().await?;
                 let row = with_timeout(Box::pin(async move {
-                    let mut reader = PostgresReader::acquire(pool).await?;
+                    let mut connection = pool.acquire().await?;
                     drop(waiting);
-                    let found = query.fetch_optional(reader.connection()?).await;
-                    reader.is_done = found.is_ok();
-                    found
+                    query.fetch_optional(&mut *connection).await
                 }));
                 let row = row.await?;
                 Ok(row.map(Row::Postgres))
@@ -440,12 +434,8 @@ fn postgres_pool(connections: u32) -> PgPoolOptions {
             Box::pin(async move { connection.execute(SESSION_SETTINGS).await.map(|_| ()) })
         })
         // Instead of sqlx's own ping, which has no limit: after an outage each dead connection would use up the whole
-        // time that a caller waits. With a limit, the caller gets a new connection. sqlx pings a connection when it is
-        // returned, so one that was just used is known to be alive.
+        // time that a caller waits. With a limit, the caller gets a new connection.
         .test_before_acquire(false)
-        .before_acquire(|connection, known| {
-            Box::pin(async move {
-                if known.idle_for < TRUSTED_FOR { Ok(true) } else { is_alive(connection).await }
-            })
-        })
+        .before_acquire(|connection, _| Box::pin(is_alive(connection)))
+        .after_release(|connection, _| Box::pin(is_alive(connection)))
 }

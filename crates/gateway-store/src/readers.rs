@@ -1,19 +1,16 @@
-//! Connections for one query. On SQLite a query that takes too long is interrupted, and so is one whose caller has gone
-//! away: SQLite would otherwise execute it to its end, and the next user of the connection would wait. PostgreSQL has
-//! limits of its own for that, but a connection whose query was given up is used again only if the server answers.
+//! The connections that read a SQLite database. A query that takes too long is interrupted, and so is one whose caller
+//! has gone away: SQLite would otherwise execute it to its end, and the next user of the connection would wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions};
-use sqlx::{Connection as _, Postgres, Sqlite};
-use tokio::runtime::Handle;
 
 use crate::StoreError;
-use crate::db::{ACQUIRE_TIMEOUT, PING_TIMEOUT};
+use crate::db::ACQUIRE_TIMEOUT;
 
 /// How many steps of its virtual machine SQLite executes between two checks: a fraction of a millisecond.
 const STEPS_PER_CHECK: i32 = 10_000;
@@ -80,42 +77,6 @@ impl SqliteReaders {
 impl SqliteReader {
     pub fn connection(&mut self) -> &mut SqliteConnection {
         &mut self.connection
-    }
-}
-
-/// A connection of PostgreSQL for one query.
-pub(crate) struct PostgresReader {
-    /// Taken out when this is dropped.
-    connection: Option<PoolConnection<Postgres>>,
-    /// The query was answered, so the connection can go back to the pool at once.
-    pub is_done: bool,
-}
-
-impl PostgresReader {
-    pub async fn acquire(pool: &PgPool) -> Result<Self, sqlx::Error> {
-        Ok(Self { connection: Some(pool.acquire().await?), is_done: false })
-    }
-
-    pub fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
-        self.connection.as_deref_mut().ok_or(sqlx::Error::PoolClosed)
-    }
-}
-
-/// The pool pings what is returned to it, without a limit. After a query that was given up, the server may be gone.
-impl Drop for PostgresReader {
-    fn drop(&mut self) {
-        let Some(mut connection) = self.connection.take().filter(|_| !self.is_done) else { return };
-        match Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move {
-                    let ping = tokio::time::timeout(PING_TIMEOUT, connection.ping()).await;
-                    if !matches!(ping, Ok(Ok(()))) {
-                        drop(connection.detach());
-                    }
-                });
-            }
-            Err(_) => drop(connection.detach()),
-        }
     }
 }
 

@@ -127,7 +127,7 @@ on_both!(
             (&judged["passed"], &judged["overall_score"])
         );
         let refused = app.publish(&bob, &copy).await.expect_error(409, "not_publishable");
-        assert!(refused["message"].as_str().unwrap().contains("adopted"), "{refused}");
+        assert!(refused["error"].as_str().unwrap().contains("adopted"), "{refused}");
         // A text that was pasted instead of adopted is compared with the origin.
         let stolen = app.skill(&bob, json!({"raw_source": GOOD.replacen("name: ", "name: my-", 1)})).await;
         let stolen = app.wait_for_verdicts(&bob, &stolen, 1).await.remove(0);
