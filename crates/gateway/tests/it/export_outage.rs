@@ -14,7 +14,7 @@ use crate::support::receiver::{WAIT_TIMEOUT, otlp, receiver, span_log_id, spans,
 use crate::support::{Backend, TestApp, fresh_config};
 use crate::upstream::{Reply, Signal, Upstream};
 
-const MANY: usize = 50_000;
+const MANY: usize = 25_000;
 /// The replies that are planned: more than all rows need.
 const REPLIES: usize = 1_000;
 /// More than the longest backoff of an export.
