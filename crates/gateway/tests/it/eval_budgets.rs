@@ -70,7 +70,7 @@ async fn a_run_stops_calling_its_judge_at_the_budget_of_the_organization() {
 
 on_both!(a_run_waits_for_the_memory_of_its_organization, [SMALL_BUDGET], |app| async move {
     let (ada, bob) = (app.signup("acme").await, app.signup("initech").await);
-    let texts: Vec<String> = (0..8).map(|_| "x".repeat(200_000)).collect();
+    let texts: Vec<String> = (0..4).map(|_| "x".repeat(200_000)).collect();
     let memory = &app.app.services.memory;
     let mut runs = Vec::new();
     for account in [&ada, &bob] {
@@ -94,8 +94,8 @@ on_both!(a_run_waits_for_the_memory_of_its_organization, [SMALL_BUDGET], |app| a
     // Another organization has a share of its own.
     let other = start(&app, &bob, &runs[1]).await;
     let other = app.wait_for_run(&bob, &other).await;
-    assert_eq!((&other["status"], &other["passed"]), (&json!("completed"), &json!(8)), "{other}");
+    assert_eq!((&other["status"], &other["passed"]), (&json!("completed"), &json!(4)), "{other}");
     drop(held);
     let run = app.wait_for_run(&ada, &run).await;
-    assert_eq!((&run["status"], &run["passed"], &run["errors"]), (&json!("completed"), &json!(8), &json!(0)));
+    assert_eq!((&run["status"], &run["passed"], &run["errors"]), (&json!("completed"), &json!(4), &json!(0)));
 });

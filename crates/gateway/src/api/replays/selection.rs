@@ -314,7 +314,12 @@ fn estimate(app: &App, caller: &Identity, rows: &[LogRow], target: &ReplayTarget
 }
 
 /// The price of a model. A named model is priced as its first target.
-pub(in crate::api) fn price_of<'a>(app: &'a App, caller: &Identity, provider: &str, model: &str) -> Option<&'a Price> {
+pub(in crate::api) fn price_of<'a>(
+    app: &'a App,
+    caller: &Identity,
+    provider: &str,
+    model: &str,
+) -> Option<&'a Price> {
     let prices = &app.proxy.prices;
     let kind =
         |name: &str| caller.org.providers.resolve("provider", name).ok().map(|target| target.kind.name);
