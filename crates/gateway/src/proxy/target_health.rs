@@ -56,11 +56,10 @@ struct TrackedTarget {
 }
 
 /// The names of a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetName {
+struct TargetName {
     org: OrgId,
-    pub provider: String,
-    pub model: Option<String>,
+    provider: String,
+    model: Option<String>,
 }
 
 impl TargetName {
@@ -186,8 +185,8 @@ impl TargetHealth {
         }
     }
 
-    /// The targets of an organization whose breakers are open or half open.
-    pub fn open_targets(&self, org: OrgId) -> Vec<TargetName> {
+    /// The targets of an organization whose breakers are open or half open: provider and model.
+    pub fn open_targets(&self, org: OrgId) -> Vec<(String, Option<String>)> {
         if self.tracked.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
@@ -195,11 +194,10 @@ impl TargetHealth {
         for shard in &self.targets {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let targets = shard.values().filter(|target| target.breaker.is_open());
-            open.extend(
-                targets.filter_map(|target| target.name.as_deref().filter(|name| name.org == org)).cloned(),
-            );
+            let names = targets.filter_map(|target| target.name.as_deref()).filter(|name| name.org == org);
+            open.extend(names.map(|name| (name.provider.clone(), name.model.clone())));
         }
-        open.sort_unstable_by(|a, b| (&a.provider, &a.model).cmp(&(&b.provider, &b.model)));
+        open.sort_unstable();
         open
     }
 
@@ -274,7 +272,7 @@ mod tests {
         assert_eq!(health.permit(key(1, "groq", Some("m")), NOW), Permit::Allow);
         assert_eq!((health.breaker_counts(), health.breakers_opened()), ([0, 1, 0], 1));
         let open = |org: u128| health.open_targets(OrgId(uuid::Uuid::from_u128(org)));
-        assert_eq!(open(1), [TargetName::of(key(1, "openai", Some("m")))]);
+        assert_eq!(open(1), [("openai".to_owned(), Some("m".to_owned()))]);
         assert_eq!(open(2), []);
         assert_eq!(health.permit(key(1, "openai", Some("m")), NOW.plus(60_000)), Permit::Probe);
         assert_eq!(health.breaker_counts(), [0, 0, 1]);

@@ -9,7 +9,6 @@ use crate::api::caller::{AppState, Caller, Viewer};
 use crate::api::response::Json;
 use crate::app::App;
 use crate::problem::ApiResult;
-use crate::proxy::target_health::TargetName;
 use crate::targets::Target;
 
 #[derive(Serialize, JsonSchema)]
@@ -54,7 +53,7 @@ pub(super) async fn providers(State(app): AppState, caller: Caller<Viewer>) -> A
     Ok(Json(ProviderList { providers }))
 }
 
-fn view(app: &App, target: &Target, open: &[TargetName]) -> ProviderView {
+fn view(app: &App, target: &Target, open: &[(String, Option<String>)]) -> ProviderView {
     let prices = &app.proxy.prices;
     let model = |id: &str| {
         let price = prices.find(target.kind.name, id);
@@ -66,8 +65,8 @@ fn view(app: &App, target: &Target, open: &[TargetName]) -> ProviderView {
             output_per_mtok: usd(price.and_then(|price| price.output_per_mtok)),
         }
     };
-    let open = open.iter().filter(|open| open.provider == target.name);
-    let open = open.map(|open| open.model.clone().unwrap_or_else(|| "*".to_owned()));
+    let open = open.iter().filter(|(provider, _)| *provider == target.name);
+    let open = open.map(|(_, model)| model.clone().unwrap_or_else(|| "*".to_owned()));
     ProviderView {
         name: target.name.clone(),
         kind: target.kind.name,
