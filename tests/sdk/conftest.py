@@ -3,6 +3,7 @@ up as a user would."""
 
 import contextlib
 import json
+import shutil
 import signal
 import sys
 import urllib.request
@@ -15,6 +16,7 @@ from google import genai
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "lib"))
 
+import node_clients  # noqa: E402
 from providers import Provider  # noqa: E402
 from running import Gateway, open_url  # noqa: E402
 
@@ -48,6 +50,14 @@ def call(gateway, account):
             return json.load(answer)
 
     return send
+
+
+@pytest.fixture(scope="session")
+def packages():
+    """The programs for MCP and skills from npm."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    return node_clients.install("mcp-node", Path(__file__).parent / "mcp_node")
 
 
 @pytest.fixture

