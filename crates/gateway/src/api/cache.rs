@@ -85,10 +85,12 @@ async fn purge(
     };
     tx.record(app.entry().target(org, &caller.org.name).deleted(&purged));
     let pending = invalidation::record(&mut tx, change).await?;
+    // Counted before the commit, because its announcement can purge the entries before this task goes on.
+    let before_commit = app.proxy.cache.purge(org, &scope);
     let committed = tx.commit().await;
     // Before the memory is purged, into which a request could otherwise load a purged entry again.
     app.proxy.access.invalidate_org(org);
-    let entries = app.proxy.cache.purge(org, &scope);
+    let entries = before_commit + app.proxy.cache.purge(org, &scope);
     pending.apply(&app.cluster);
     committed?;
     Ok(Json(Purged { deleted: true, entries }))
