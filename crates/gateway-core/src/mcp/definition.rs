@@ -27,7 +27,8 @@ const MAX_PRICE: f64 = 1_000.0;
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "McpTransport")]
 pub enum Transport {
-    /// Streamable HTTP, in the newest revision that the server speaks.
+    /// Streamable HTTP, in the newest revision that the server speaks; or the transport before it, if the server refuses
+    /// what is posted.
     #[default]
     Auto,
     /// Streamable HTTP.

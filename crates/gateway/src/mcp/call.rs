@@ -175,7 +175,7 @@ impl Mcp {
         let headers = self.credentials(org, server, &context.caller, Some(&context.headers)).await;
         if let Ok(headers) = headers {
             let memory = &context.identity.org.memory;
-            let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
+            let peer = self.peer(server, headers, memory);
             let _ = peer.post(message, protocol, CANCEL_TIMEOUT).await;
         }
     }
@@ -222,13 +222,8 @@ impl Call {
             Ok(headers) => headers,
             Err(failure) => return self.failed(&failure),
         };
-        let peer = Peer {
-            services: &self.mcp.services,
-            clients: self.mcp.clients(),
-            server: &self.server,
-            headers,
-            memory: &identity.org.memory,
-        };
+        let mut peer = self.mcp.peer(&self.server, headers, &identity.org.memory);
+        peer.is_sse = self.catalogue.eras.is_sse;
         let mut gone = None;
         for is_last in [false, true] {
             let (voice, is_kept) = match self.voice(&peer, gone.as_ref()).await {

@@ -38,6 +38,8 @@ pub struct Eras {
     pub is_modern: bool,
     /// The newest one with `initialize`, and whether the server assigns sessions.
     pub legacy: Option<(String, bool)>,
+    /// The server has the transport before Streamable HTTP.
+    pub is_sse: bool,
 }
 
 pub struct Catalogue {
@@ -119,12 +121,13 @@ fn about_tree_bytes(about: &Members) -> usize {
 
 /// Asks a server for everything. `known` are its revisions, if they are known already.
 pub async fn fetch(
-    peer: &Peer<'_>,
+    mut peer: Peer<'_>,
     org: OrgId,
     known: Option<Eras>,
     timeout: Duration,
 ) -> Result<Catalogue, Failure> {
-    let (voice, eras, about) = greet(peer, known, timeout).await?;
+    let (voice, eras, about) = greet(&mut peer, known, timeout).await?;
+    let peer = &peer;
     let is_brief = about.bytes() <= MAX_ABOUT_BYTES;
     let capabilities = if is_brief { about.value("capabilities") } else { None };
     let capabilities = capabilities.unwrap_or_else(|| json!({}));
@@ -176,13 +179,13 @@ fn server_info(about: &Members) -> Value {
 
 /// Finds out which revisions the server speaks, and what it says about itself.
 async fn greet(
-    peer: &Peer<'_>,
+    peer: &mut Peer<'_>,
     known: Option<Eras>,
     timeout: Duration,
 ) -> Result<(Voice, Eras, Members), Failure> {
     let nobody = ClientFacts { info: json!({}), capabilities: json!({}) };
-    let is_sse = peer.server.definition.transport == Transport::Sse;
-    let is_legacy = is_sse || known.as_ref().is_some_and(|eras| !eras.is_modern);
+    peer.is_sse |= known.as_ref().is_some_and(|eras| eras.is_sse);
+    let is_legacy = peer.is_sse || known.as_ref().is_some_and(|eras| !eras.is_modern);
     if !is_legacy {
         let discovered = ask(peer, &Voice::Modern, "server/discover", Members::default());
         let timed_out = |_| Failure::new(FailureKind::Timeout, "the server did not answer in time");
@@ -201,7 +204,7 @@ async fn greet(
                         Some(eras) => eras.legacy,
                         None => legacy_of(peer, &nobody, timeout).await,
                     };
-                    return Ok((Voice::Modern, Eras { is_modern: true, legacy }, about));
+                    return Ok((Voice::Modern, Eras { is_modern: true, legacy, is_sse: false }, about));
                 }
             }
             Ok(Err(_)) => {}
@@ -209,10 +212,24 @@ async fn greet(
             Err(failure) => return Err(failure),
         }
     }
-    let initialized = initialize(peer, &nobody, timeout).await?;
+    let initialized = match initialize(peer, &nobody, timeout).await {
+        Err(failure) if may_be_sse(peer, &failure) => {
+            peer.is_sse = true;
+            // If it has neither transport, the answer to the newer one says why.
+            initialize(peer, &nobody, timeout).await.map_err(|_| failure)?
+        }
+        initialized => initialized?,
+    };
     let session = initialized.session;
     let legacy = Some((session.version.clone(), session.id.is_some()));
-    Ok((Voice::Legacy(session), Eras { is_modern: false, legacy }, initialized.result))
+    let eras = Eras { is_modern: false, legacy, is_sse: peer.is_sse };
+    Ok((Voice::Legacy(session), eras, initialized.result))
+}
+
+/// As the specification has clients find servers of the older transport: they refuse the message that was posted.
+fn may_be_sse(peer: &Peer<'_>, failure: &Failure) -> bool {
+    let is_refused = matches!(failure.kind, FailureKind::Status(400 | 404 | 405));
+    is_refused && !peer.is_sse && peer.server.definition.transport == Transport::Auto
 }
 
 /// The older revision that a server speaks too, and whether it assigns sessions in it.

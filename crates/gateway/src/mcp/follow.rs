@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::mcp::{
-    ClientFacts, Incoming, Members, RequestId, RpcError, Transport, for_modern_server, raw, response_text,
+    ClientFacts, Incoming, Members, RequestId, RpcError, for_modern_server, raw, response_text,
 };
 use gateway_store::connection_shares::on_behalf_of;
 use http::HeaderMap;
@@ -101,7 +101,7 @@ impl Mcp {
             if let Some(session) = session
                 && let Ok(headers) = mcp.headers_for(&follow).await
             {
-                mcp.peer(&follow, headers).end_session(&session, HEAD_TIMEOUT).await;
+                mcp.followed_peer(&follow, headers).end_session(&session, HEAD_TIMEOUT).await;
             }
         }));
         Some(Followed { _stop: stop })
@@ -113,8 +113,7 @@ impl Mcp {
         request: &CatalogueRequest,
         catalogue: &Catalogue,
     ) -> Option<Arc<Followed>> {
-        let is_sse = request.server.definition.transport == Transport::Sse;
-        if is_sse || !catalogue.tells_of_changes() {
+        if catalogue.eras.is_sse || !catalogue.tells_of_changes() {
             return None;
         }
         let name = (request.org, request.name());
@@ -141,9 +140,9 @@ impl Mcp {
         self.credentials(*org, server, caller, follow.headers.as_ref()).await
     }
 
-    fn peer<'a>(&'a self, follow: &'a Follow, headers: HeaderMap) -> Peer<'a> {
+    fn followed_peer<'a>(&'a self, follow: &'a Follow, headers: HeaderMap) -> Peer<'a> {
         let CatalogueRequest { server, memory, .. } = &follow.request;
-        Peer { services: &self.services, clients: self.clients(), server, headers, memory }
+        self.peer(server, headers, memory)
     }
 
     async fn read_with_retries(self: &Arc<Self>, follow: &Follow, own: &mut Option<ProtocolHeaders>) {
@@ -170,7 +169,7 @@ impl Mcp {
         own: &mut Option<ProtocolHeaders>,
         is_again: bool,
     ) -> Result<(), Failure> {
-        let peer = self.peer(follow, self.headers_for(follow).await?);
+        let peer = self.followed_peer(follow, self.headers_for(follow).await?);
         let nobody = ClientFacts { info: json!({}), capabilities: json!({}) };
         let (mut exchange, protocol) = match &follow.source {
             Source::Session(session) => {

@@ -21,10 +21,14 @@ mod upstream;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gateway_core::mcp::Transport;
 use gateway_core::org_lru::{LruLimits, OrgLru};
 use gateway_store::fair_slots::{FairSlots, SlotLimits};
+use http::HeaderMap;
 
 use crate::cluster::Cluster;
+use crate::mcp_servers::Server;
+use crate::memory::MemoryAccount;
 use crate::outbound::clients::Clients;
 use crate::proxy::state::ProxyState;
 use crate::services::Services;
@@ -35,6 +39,7 @@ use credentials::Token;
 use follow::{SharedStreams, Subscribed};
 use identity::IdentityKey;
 use session::KeptSession;
+use upstream::Peer;
 
 pub use access::{caller_by_headers, caller_of};
 pub use catalogue::{Catalogue, Tool};
@@ -118,6 +123,17 @@ impl Mcp {
 
     fn clients(&self) -> &Clients {
         &self.proxy.worker.clients
+    }
+
+    /// A server, reached with these headers.
+    fn peer<'a>(
+        &'a self,
+        server: &'a Server,
+        headers: HeaderMap,
+        memory: &'a Arc<MemoryAccount>,
+    ) -> Peer<'a> {
+        let is_sse = server.definition.transport == Transport::Sse;
+        Peer { services: &self.services, clients: self.clients(), server, headers, memory, is_sse }
     }
 
     fn catalogue_entries(&self) -> MutexGuard<'_, OrgLru<Arc<Entry>>> {

@@ -22,7 +22,7 @@ use super::catalogues::{CatalogueRequest, Lookup};
 use super::lists::List;
 use super::reply::{Outcome, accepted, json, with_session};
 use super::session::{CallerSession, initialize};
-use super::upstream::{METHOD, NAME, PROTOCOL_VERSION, Peer, SESSION_ID};
+use super::upstream::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
 use crate::auth::Identity;
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
@@ -241,7 +241,7 @@ impl Mcp {
             let headers =
                 self.credentials(org, server, &context.caller, Some(&context.headers)).await.ok()?;
             let memory = &context.identity.org.memory;
-            let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
+            let peer = self.peer(server, headers, memory);
             let initialized = initialize(&peer, &context.client, SESSION_TIMEOUT).await.ok()?;
             Some((server.name.to_string(), initialized.session))
         });
@@ -268,8 +268,7 @@ impl Mcp {
             Some(async move {
                 let headers = self.credentials(org, server, &context.caller, None).await.ok()?;
                 let memory = &context.identity.org.memory;
-                let peer =
-                    Peer { services: &self.services, clients: self.clients(), server, headers, memory };
+                let peer = self.peer(server, headers, memory);
                 peer.end_session(&session.headers(), END_TIMEOUT).await;
                 Some(())
             })

@@ -57,6 +57,9 @@ impl Peer<'_> {
     async fn endpoint_of(&self, exchange: &mut Exchange) -> Result<Uri, Failure> {
         let invalid =
             |why: &str| Failure::new(FailureKind::Invalid, format!("the stream of the server {why}"));
+        if !exchange.is_stream() {
+            return Err(invalid("is not one of events"));
+        }
         let first = exchange.next_text().await?.ok_or_else(|| invalid("ended without an endpoint"))?;
         let text = String::from_utf8(first).ok().filter(|text| text.len() <= MAX_ENDPOINT);
         let base = url::Url::parse(&self.server.definition.url).map_err(|_| invalid("has no address"))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
-use gateway_core::mcp::{Incoming, Members, RequestId, Transport, parse};
+use gateway_core::mcp::{Incoming, Members, RequestId, parse};
 use gateway_core::memory::shallow_tree_bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
@@ -96,6 +96,8 @@ pub struct Peer<'a> {
     /// The credentials, and headers of the caller that are sent on.
     pub headers: HeaderMap,
     pub memory: &'a Arc<MemoryAccount>,
+    /// The server has the transport before Streamable HTTP.
+    pub is_sse: bool,
 }
 
 /// The headers of the protocol.
@@ -144,7 +146,7 @@ impl Peer<'_> {
         protocol: &ProtocolHeaders,
         timeout: Duration,
     ) -> Result<Exchange, Failure> {
-        if self.server.definition.transport == Transport::Sse {
+        if self.is_sse || protocol.endpoint.is_some() {
             let Some(endpoint) = &protocol.endpoint else { return self.post_by_sse(message, timeout).await };
             return self.send_to(endpoint, message, timeout).await.map(|()| Exchange::empty(self));
         }
@@ -273,6 +275,10 @@ impl Exchange {
             }
             self.read().await?;
         }
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Events(_))
     }
 
     /// Ends the exchange. The memory that it holds covers the last message.

@@ -33,11 +33,33 @@ on_both!(a_server_of_the_older_transport_is_listed_and_called, |app| async move 
     assert!(posted.iter().all(|got| got.path.starts_with("/messages?session=")), "{posted:?}");
     let read = app.legacy("/mcp/s", "resources/read", json!({"uri": "file:///notes.txt"})).key(&ada.api_key);
     assert_eq!(read.send().await.expect(200)["result"]["contents"][0]["text"], "the notes");
-    // Without the setting such a server is not understood.
     let path = format!("{}/s", servers_path(&ada));
-    app.put(&path, json!({"transport": "auto"})).bearer(&ada.token).send().await.expect(200);
-    let test = app.post(&format!("{path}/test"), json!({})).bearer(&ada.token).send().await.expect(200);
-    assert_eq!(test["ok"], false);
+    for (transport, is_found) in [("auto", true), ("http", false)] {
+        app.put(&path, json!({"transport": transport})).bearer(&ada.token).send().await.expect(200);
+        let test = app.post(&format!("{path}/test"), json!({})).bearer(&ada.token).send().await.expect(200);
+        assert_eq!(test["ok"], is_found, "{transport}: {test}");
+    }
+});
+
+on_both!(the_older_transport_is_found_by_itself, |app| async move {
+    let ada = app.signup("acme").await;
+    let server = McpServer::start(Speaks::Legacy).await;
+    server.change(|script| script.is_sse = true);
+    app.mcp_server(&ada, "s", &server, json!({})).await;
+    let list = app.modern("/mcp", "tools/list", json!({})).key(&ada.api_key).send().await.expect(200);
+    assert_eq!(names(&list), ["s__echo", "s__fail"]);
+    let arguments = json!({"name": "s__echo", "arguments": {"a": 1}});
+    let call = app.legacy("/mcp", "tools/call", arguments).key(&ada.api_key).send().await;
+    assert_eq!(text(&call.expect(200)), r#"{"a":1}"#);
+    let posted = |path: &str| {
+        let received = server.all_received().into_iter();
+        received.filter(|got| got.method == "POST" && got.path.starts_with(path)).count()
+    };
+    let refused = posted("/mcp");
+    let refresh = format!("{}/s/refresh", servers_path(&ada));
+    app.post(&refresh, json!({})).bearer(&ada.token).send().await.expect(200);
+    assert!(posted("/messages?session=") > 0, "the call went where the server listens");
+    assert!(refused > 0, "the newer transport was tried first");
 });
 
 /// The memory of a result is that of its text, however many numbers it has.

@@ -11,7 +11,7 @@ use super::{ApprovedTools, CatalogueRequest, Entry, FETCH_TIMEOUT};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::mcp::Mcp;
 use crate::mcp::catalogue::{Catalogue, Eras, fetch};
-use crate::mcp::upstream::{Failure, FailureKind, Peer};
+use crate::mcp::upstream::{Failure, FailureKind};
 use crate::mcp_servers::key_of;
 use crate::problem::ApiResult;
 
@@ -129,9 +129,9 @@ impl Mcp {
     async fn fetch(&self, request: &CatalogueRequest, known: Option<Eras>) -> Result<Catalogue, Failure> {
         let CatalogueRequest { org, memory, server, caller } = request;
         let headers = self.credentials(*org, server, caller, None).await?;
-        let peer = Peer { services: &self.services, clients: self.clients(), server, headers, memory };
+        let peer = self.peer(server, headers, memory);
         let timeout = FETCH_TIMEOUT.min(server.timeout());
-        let fetched = fetch(&peer, *org, known, timeout).await;
+        let fetched = fetch(peer, *org, known, timeout).await;
         if fetched.as_ref().is_err_and(|failure| failure.kind == FailureKind::Refused) {
             self.forget_token(*org, server);
         }
