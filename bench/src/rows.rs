@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gateway_core::ids::{AppId, KeyId, OrgId};
-use gateway_core::logs::{Attempt, BodyStorage, LogLevel, LogRow, LogSource, Tokens, first_log_id};
+use gateway_core::logs::{
+    Attempt, BodyStorage, LimitUses, LogLevel, LogRow, LogSource, Tokens, first_log_id,
+};
 use gateway_core::time::Timestamp;
 use gateway_store::logs::{self, BatchLimits, BatchTexts};
 use gateway_store::{Db, Part};
@@ -281,7 +283,7 @@ impl Source {
             cache_marks: None,
             cache_saved_usd: None,
             queued_ms: None,
-            limits: Vec::new(),
+            limits: LimitUses::default(),
             operation: None,
             tool: None,
             attempts: vec![Attempt {

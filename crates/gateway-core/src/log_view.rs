@@ -49,7 +49,7 @@ pub struct LogView {
     queued_ms: Option<u64>,
     /// The limits that applied; absent if there were none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    limits: Vec<LimitUse>,
+    limits: Vec<LimitUse<'static>>,
     pub attempts: Vec<Attempt>,
     key_id: Option<KeyId>,
     app_id: Option<AppId>,
@@ -104,7 +104,7 @@ impl LogView {
             cache: row.cache.clone(),
             cache_marks: row.cache_marks,
             queued_ms: row.queued_ms,
-            limits: row.limits.clone(),
+            limits: row.limits.list(),
             attempts: row.attempts.clone(),
             key_id: row.key_id,
             app_id: row.app_id,

@@ -1,6 +1,8 @@
 //! The log row: the record of one finished request. It is appended to the spool, written to the store, and read by the
 //! API.
 
+mod limit_uses;
+
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::ProviderFormat;
 use crate::time::Timestamp;
+pub use limit_uses::{DryRunVerdict, LimitUse, LimitUses};
 
 /// Ids are time-ordered and fit in 53 bits, which JavaScript represents exactly: 41 bits of milliseconds since
 /// `LOG_EPOCH`, then 12 bits that distinguish nodes and rows of the same millisecond.
@@ -109,27 +112,6 @@ pub struct Attempt {
     pub error: Option<String>,
 }
 
-/// What a request took of a limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LimitUse {
-    pub name: String,
-    /// Taken before the call: tokens, or calls of a limit without tokens.
-    pub reserved: u64,
-    /// What the call used in the end.
-    pub used: u64,
-    pub waited_ms: u64,
-    /// What a limit in dry run would have done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub would: Option<DryRunVerdict>,
-}
-
-/// What a limit in dry run would have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DryRunVerdict {
-    Refuse,
-}
-
 /// A prompt and its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptVersionRef {
@@ -184,8 +166,8 @@ pub struct LogRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<u64>,
     /// The limits that applied.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limits: Vec<LimitUse>,
+    #[serde(default, skip_serializing_if = "LimitUses::is_empty")]
+    pub limits: LimitUses,
     pub attempts: Vec<Attempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<KeyId>,

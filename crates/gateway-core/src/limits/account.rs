@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::compiled::Limit;
-use super::{Lru, Unit};
+use super::{Lru, Unit, share_left};
 use crate::time::Timestamp;
 
 /// A class without a call for this long is idle; and a bucket that was low within this time keeps its shares.
@@ -222,6 +222,19 @@ impl Account {
     /// The call has ended.
     pub fn release(&mut self) {
         self.running = self.running.saturating_sub(1);
+    }
+
+    /// The part of each bucket that is left.
+    pub fn shares(&self) -> impl Iterator<Item = (Unit, f64)> {
+        let refilling = Unit::REFILLING.into_iter().zip(&self.buckets);
+        let refilling = refilling.filter_map(|(unit, bucket)| Some((unit, bucket.as_ref()?.share())));
+        let share = |limit: u64| 1.0 - share_left(i64::try_from(self.running).unwrap_or(i64::MAX), limit);
+        refilling.chain(self.concurrent.map(|limit| (Unit::Concurrent, share(limit))))
+    }
+
+    /// One bucket.
+    pub fn reading(&self, unit: Unit) -> Option<Reading> {
+        self.readings().find(|reading| reading.unit == unit)
     }
 
     pub fn readings(&self) -> impl Iterator<Item = Reading> {

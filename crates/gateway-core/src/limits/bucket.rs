@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use rust_decimal::prelude::ToPrimitive as _;
+
 use crate::time::Timestamp;
 
 /// A clock that went back further than this starts the refill anew. Smaller steps come from threads that read the
@@ -88,6 +90,12 @@ impl Bucket {
 
     pub fn is_full(&self) -> bool {
         self.level >= self.full()
+    }
+
+    /// The part that is left, for comparisons only.
+    pub fn share(&self) -> f64 {
+        let (level, full) = (self.level.to_f64().unwrap_or(0.0), self.full().to_f64().unwrap_or(1.0));
+        level / full.max(1.0)
     }
 
     /// Whether less than a fifth is left.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Unit;
 use super::definition::{Definition, Missing, Mode, Per, Scope};
+use super::headers::policy_item;
 use crate::budget::Spender;
 use crate::ids::{AppId, KeyId, LimitId, TeamId};
 
@@ -32,6 +33,8 @@ pub struct Limit {
     pub reserve: Vec<(Box<str>, u64)>,
     /// What headers call it, by unit.
     policy_names: [Arc<str>; Unit::ALL.len()],
+    /// What `RateLimit-Policy` says of it, by unit.
+    policy_items: [Arc<str>; Unit::ALL.len()],
 }
 
 enum Owner {
@@ -109,7 +112,12 @@ impl Limit {
         let reserve = definition.reserve.iter().map(|(class, part)| (class.as_str().into(), share(part)));
         let has_several = Unit::ALL.into_iter().filter(|unit| definition.amount(*unit).is_some()).count() > 1;
         let policy_names = Unit::ALL.map(|unit| policy_name(&definition.name, unit, has_several));
-        Self { id, index: 0, reserve: reserve.collect(), owner, policy_names, definition }
+        let item = |unit: Unit| {
+            let (name, amount) = (&policy_names[unit as usize], definition.amount(unit).unwrap_or_default());
+            policy_item(name, unit, amount, definition.window.millis()).into()
+        };
+        let policy_items = Unit::ALL.map(item);
+        Self { id, index: 0, reserve: reserve.collect(), owner, policy_names, policy_items, definition }
     }
 
     pub fn name(&self) -> &str {
@@ -119,6 +127,11 @@ impl Limit {
     /// The name in headers.
     pub fn policy_name(&self, unit: Unit) -> &Arc<str> {
         &self.policy_names[unit as usize]
+    }
+
+    /// What `RateLimit-Policy` says of it.
+    pub(super) fn policy_item(&self, unit: Unit) -> &Arc<str> {
+        &self.policy_items[unit as usize]
     }
 
     pub fn window(&self) -> i64 {

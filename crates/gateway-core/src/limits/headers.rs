@@ -2,49 +2,13 @@
 //! draft-ietf-httpapi-ratelimit-headers-11, and those that the clients of OpenAI and Anthropic read.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::Unit;
-use crate::time::Timestamp;
+use super::{Policy, Unit};
+use crate::time::{SECOND, Timestamp};
 
-/// Policies in one answer.
-const MAX_POLICIES: usize = 8;
 /// What most headers fit in.
 const HEADER_CAPACITY: usize = 256;
-
-/// One bucket of a limit, as it is after the call's reservation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    pub name: Arc<str>,
-    pub unit: Unit,
-    pub limit: u64,
-    pub left: u64,
-    /// In seconds; `None` for calls that run at the same time.
-    pub window: Option<i64>,
-    pub resets_in: Duration,
-}
-
-impl Policy {
-    /// Whether a smaller share is left.
-    fn is_tighter_than(&self, other: &Self) -> bool {
-        let share = |policy: &Self, of: &Self| u128::from(policy.left) * u128::from(of.limit);
-        share(self, other) < share(other, self)
-    }
-}
-
-/// The tightest first, as many as a header shows.
-pub fn tightest<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<&'a Policy> {
-    let mut tightest: Vec<&Policy> = Vec::with_capacity(MAX_POLICIES);
-    for policy in policies {
-        let at = tightest.partition_point(|other| !policy.is_tighter_than(other));
-        if at < MAX_POLICIES {
-            tightest.truncate(MAX_POLICIES - 1);
-            tightest.insert(at, policy);
-        }
-    }
-    tightest
-}
 
 fn tightest_of<'a>(policies: &[&'a Policy], unit: Unit) -> Option<&'a Policy> {
     let of_unit = policies.iter().copied().filter(|policy| policy.unit == unit);
@@ -54,23 +18,30 @@ fn tightest_of<'a>(policies: &[&'a Policy], unit: Unit) -> Option<&'a Policy> {
 /// `"plan";q=1000;w=60, "team-tokens";q=60000;w=60;qu="tokens"`
 pub fn policy_header(policies: &[&Policy]) -> String {
     let mut text = String::with_capacity(HEADER_CAPACITY);
-    let mut digits = itoa::Buffer::new();
     for policy in policies {
-        push_name(&mut text, &policy.name);
-        text.push_str(";q=");
-        text.push_str(digits.format(policy.limit));
-        if let Some(window) = policy.window {
-            text.push_str(";w=");
-            text.push_str(digits.format(window));
+        if !text.is_empty() {
+            text.push_str(", ");
         }
-        match policy.unit {
-            Unit::Requests => {}
-            Unit::Concurrent => text.push_str(";qu=\"concurrent-requests\""),
-            Unit::Tokens => text.push_str(";qu=\"tokens\""),
-            Unit::InputTokens => text.push_str(";qu=\"input-tokens\""),
-            Unit::OutputTokens => text.push_str(";qu=\"output-tokens\""),
-        }
+        text.push_str(&policy.item);
     }
+    text
+}
+
+/// `"team-tokens";q=60000;w=60;qu="tokens"`. The window is in milliseconds.
+pub(super) fn policy_item(name: &str, unit: Unit, limit: u64, window: i64) -> String {
+    let mut text = String::new();
+    push_name(&mut text, name);
+    let _ = write!(text, ";q={limit}");
+    if unit != Unit::Concurrent {
+        let _ = write!(text, ";w={}", window / SECOND);
+    }
+    text.push_str(match unit {
+        Unit::Requests => "",
+        Unit::Concurrent => ";qu=\"concurrent-requests\"",
+        Unit::Tokens => ";qu=\"tokens\"",
+        Unit::InputTokens => ";qu=\"input-tokens\"",
+        Unit::OutputTokens => ";qu=\"output-tokens\"",
+    });
     text
 }
 
@@ -82,7 +53,7 @@ pub fn rate_limit_header(policies: &[&Policy]) -> String {
         push_name(&mut text, &policy.name);
         text.push_str(";r=");
         text.push_str(digits.format(policy.left));
-        if policy.window.is_some() {
+        if policy.unit != Unit::Concurrent {
             text.push_str(";t=");
             text.push_str(digits.format(seconds(policy.resets_in)));
         }

@@ -44,7 +44,7 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         K: std::borrow::Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let place = *self.places.get(key)?;
+        let place = self.find(key)?;
         self.use_now(place);
         Some(&mut self.nodes[place].value)
     }
@@ -66,7 +66,7 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
 
     /// The place of the entry, which is valid until the next one is made.
     pub fn place(&mut self, key: &K, make: impl FnOnce() -> V, is_held: impl Fn(&V) -> bool) -> usize {
-        if let Some(place) = self.places.get(key).copied() {
+        if let Some(place) = self.find(key) {
             self.use_now(place);
             return place;
         }
@@ -84,6 +84,18 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         self.places.insert(key.clone(), place);
         self.link_first(place);
         place
+    }
+
+    /// The most recently used one is found without a hash.
+    fn find<Q>(&self, key: &Q) -> Option<usize>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        match self.nodes.get(self.first) {
+            Some(first) if first.key.borrow() == key => Some(self.first),
+            _ => self.places.get(key).copied(),
+        }
     }
 
     /// The entry at a place that `place` returned.

@@ -15,6 +15,7 @@ mod estimate;
 mod fixed_window;
 mod headers;
 mod lru;
+mod policy;
 mod queue;
 
 pub use account::{Account, Demand, Floor, Reading, Shortage};
@@ -24,11 +25,9 @@ pub use compiled::{CallFacts, Limit, LimitSet, MissingSubject};
 pub use definition::{Definition, Missing, Mode, Per, Scope, Window};
 pub use estimate::{Averages, TokenEstimate, TokenFacts, TokensUsed};
 pub use fixed_window::{LimitStatus, window_end, window_of};
-pub use headers::{
-    Policy, anthropic_headers, openai_headers, policy_header, rate_limit_header, retry_after,
-    tightest as tightest_policies,
-};
+pub use headers::{anthropic_headers, openai_headers, policy_header, rate_limit_header, retry_after};
 pub use lru::Lru;
+pub use policy::{Policy, Tightest, share_left, tightest as tightest_policies};
 pub use queue::{Order, WaitQueue};
 
 use serde::Serialize;

@@ -15,7 +15,7 @@ use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::ProviderFormat;
 use crate::llm::providers::{all, builtin};
 use crate::llm::usage::Usage;
-use crate::logs::{BodyStorage, LOG_EPOCH, LogLevel, LogRow, LogSource, Tokens};
+use crate::logs::{BodyStorage, LOG_EPOCH, LimitUses, LogLevel, LogRow, LogSource, Tokens};
 use crate::pricing::{self, PriceTable};
 use crate::time::{HOUR, Timestamp};
 
@@ -124,7 +124,7 @@ fn log_row(
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: Vec::new(),
         key_id: context.key_id,
         app_id: context.app_id,

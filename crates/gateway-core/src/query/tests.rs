@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::*;
 use crate::ids::{AppId, OrgId};
-use crate::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id};
+use crate::logs::{
+    BodyStorage, LimitUses, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id,
+};
 use crate::time::Timestamp;
 
 fn row() -> LogRow {
@@ -47,7 +49,7 @@ fn row() -> LogRow {
         operation: None,
         tool: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: br#"{"messages":[{"role":"user","content":"How tall is the Eiffel Tower?"}]}"#.to_vec(),

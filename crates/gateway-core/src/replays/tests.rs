@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::ids::OrgId;
-use crate::logs::{LogLevel, Tokens};
+use crate::logs::{LimitUses, LogLevel, Tokens};
 use crate::pricing::PriceTable;
 use crate::time::Timestamp;
 
@@ -34,7 +34,7 @@ fn row(path: &str, body: &Value) -> LogRow {
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: Vec::new(),
         key_id: None,
         app_id: None,

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use gateway_core::ids::OrgId;
-use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, Tokens};
+use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource, Tokens};
 use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units, saving_units};
 use gateway_core::word_runs::Run;
 use sqlx::AssertSqlSafe;
@@ -17,7 +17,7 @@ use super::texts::{BatchTexts, Texts, has_bodies};
 use super::{batches, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
-use crate::row::{Arg, args, json, optional_json};
+use crate::row::{Arg, args, json};
 use crate::{Db, StoreError, Tx, exports};
 
 /// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
@@ -207,7 +207,7 @@ fn probe_like(row: &LogRow) -> LogRow {
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: Vec::new(),
         key_id: None,
         app_id: None,
@@ -381,7 +381,7 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         cache_marks.map(i64::from),
         cache_saved_usd.map(saving_units),
         queued_ms.map(|waited| i64::try_from(waited).unwrap_or(i64::MAX)),
-        optional_json(Some(limits).filter(|limits| !limits.is_empty())),
+        limits.as_json().map(str::to_owned),
         json(attempts),
         *key_id,
         *app_id,

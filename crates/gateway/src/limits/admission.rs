@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway_core::limits::{CallFacts, MissingSubject, Policy, Shortage, TokenEstimate, Unit};
-use gateway_core::logs::LimitUse;
+use gateway_core::limits::{
+    CallFacts, MissingSubject, Order, Policy, Reading, Shortage, TokenEstimate, Unit,
+};
+use gateway_core::logs::{LimitUse, LimitUses};
 use tokio::time::Instant;
 
 use super::permit::{Held, Permit, Source};
@@ -15,6 +17,8 @@ use super::{Limits, OrgLimits, exact, slices};
 /// The first in the queue looks again after this at the latest, because other nodes give back too.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 const MIN_PAUSE: Duration = Duration::from_millis(2);
+/// Limits that mostly apply to one call.
+const MAX_EXPECTED: usize = 16;
 
 /// A call as limits see it.
 #[derive(Clone, Copy)]
@@ -56,7 +60,15 @@ pub struct Over {
     /// What all limits of the call have left, that one first.
     pub policies: Vec<Policy>,
     pub waited: Duration,
-    pub uses: Vec<LimitUse>,
+    pub uses: LimitUses,
+}
+
+/// Where a call waits, and for what.
+struct Turn {
+    order: Order,
+    /// The bucket for which others wait that are served earlier.
+    behind: Option<BucketKey>,
+    short: Short,
 }
 
 impl Limits {
@@ -72,12 +84,9 @@ impl Limits {
             return Ok(None);
         }
         let request = Arc::new(request);
-        let started = Instant::now();
-        let admitted = self.take_in_turn(org, &request, wait, started).await;
-        let waited = started.elapsed();
+        let (admitted, waited) = self.take_in_turn(org, &request, wait).await;
         match admitted {
-            Ok((mut permit, has_waited)) => {
-                let waited = if has_waited { waited } else { Duration::ZERO };
+            Ok(mut permit) => {
                 permit.describe(waited, call.facts.spender.key, call.facts.model);
                 Ok(Some(permit))
             }
@@ -126,35 +135,48 @@ impl Limits {
         Ok(())
     }
 
-    /// Takes at once, or waits for its turn. An error without a shortage: the service stops.
+    /// Takes at once, or waits for its turn. Returns how long it has waited, too.
     async fn take_in_turn(
         &self,
         org: &Arc<OrgLimits>,
         request: &Arc<Request>,
         wait: Wait,
-        started: Instant,
-    ) -> Result<(Permit, bool), Option<Short>> {
-        let services = &self.0.services;
+    ) -> (Result<Permit, Option<Short>>, Duration) {
+        let now = || self.0.services.clock.now();
         let (order, behind) = {
             let mut state = org.state().lock();
-            let order = state.queue.place(wait.priority, services.clock.now());
-            let is_first = state.queue.is_empty();
-            (order, if is_first { None } else { state.behind(order, &keys(org, request)) })
+            let order = (!state.queue.is_empty()).then(|| state.queue.place(wait.priority, now()));
+            (order, order.and_then(|order| state.behind(order, &keys(org, request))))
         };
-        let mut short = match &behind {
+        let short = match &behind {
             Some(key) => short_of(org, request, key),
             None => match self.take(org, request).await {
-                Ok(permit) => return Ok((permit, false)),
+                Ok(permit) => return (Ok(permit), Duration::ZERO),
                 Err(short) => short,
             },
         };
         if wait.max.is_zero() || short.shortage.wait.is_none() {
-            return Err(Some(short));
+            return (Err(Some(short)), Duration::ZERO);
         }
+        let started = Instant::now();
+        let order = order.unwrap_or_else(|| org.state().lock().queue.place(wait.priority, now()));
+        let taken = self.wait_for_turn(org, request, wait, Turn { order, behind, short }).await;
+        (taken, started.elapsed())
+    }
+
+    /// Takes when it is the call's turn. An error without a shortage: the service stops.
+    async fn wait_for_turn(
+        &self,
+        org: &Arc<OrgLimits>,
+        request: &Arc<Request>,
+        wait: Wait,
+        Turn { order, behind, mut short }: Turn,
+    ) -> Result<Permit, Option<Short>> {
+        let services = &self.0.services;
         let key = behind.clone().unwrap_or_else(|| short.key(org));
         let place = Place::enter(org.state(), order, key, wait.body_bytes);
         let Some(place) = place else { return Err(Some(short)) };
-        let (deadline, keys) = (started + wait.max, keys(org, request));
+        let (deadline, keys) = (Instant::now() + wait.max, keys(org, request));
         let mut next_try = if behind.is_some() { deadline } else { pause(&short) };
         loop {
             let is_called = tokio::select! {
@@ -172,7 +194,7 @@ impl Limits {
                 continue;
             }
             match self.take(org, request).await {
-                Ok(permit) => return Ok((permit, true)),
+                Ok(permit) => return Ok(permit),
                 Err(found) if found.shortage.wait.is_none() => return Err(Some(found)),
                 Err(found) => {
                     place.wait_for(found.key(org));
@@ -230,14 +252,15 @@ impl Limits {
         drop(state);
         let name = limit.policy_name(unit);
         // Both ways to say when to retry mean the same moment.
-        if let Some(at) = policies.iter().position(|policy| policy.name == *name) {
-            let mut first = policies.remove(at);
-            first.left = u64::try_from(left).unwrap_or(0);
-            first.resets_in = wait.unwrap_or(first.resets_in);
-            policies.insert(0, first);
+        let at = policies.iter().position(|policy| policy.name == *name);
+        let resets_in = wait.or(at.map(|at| policies[at].resets_in)).unwrap_or_default();
+        at.map(|at| policies.remove(at));
+        let reading = Reading { unit, limit: amount, left: left.max(0), resets_in };
+        if limit.is_enforced() {
+            policies.insert(0, Policy::new(limit, &reading, 0));
         }
         let uses = LimitUse {
-            name: limit.name().to_owned(),
+            name: limit.name().into(),
             reserved: 0,
             used: 0,
             waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
@@ -253,14 +276,14 @@ impl Limits {
             wait,
             policies,
             waited,
-            uses: vec![uses],
+            uses: LimitUses::new(&[uses]),
         }
     }
 }
 
 /// What the call wants of each limit that applies.
 fn request(org: &OrgLimits, call: &Call<'_>) -> Result<Request, Refusal> {
-    let (mut wanted, mut shared) = (Vec::new(), None);
+    let (mut wanted, mut shared) = (Vec::with_capacity(org.set.limits.len().min(MAX_EXPECTED)), None);
     let mut without_subject = || Arc::clone(shared.get_or_insert_with(|| "".into()));
     for (index, limit) in org.set.limits.iter().enumerate() {
         if !limit.applies_to(&call.facts) {

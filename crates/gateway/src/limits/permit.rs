@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway_core::ids::KeyId;
 use gateway_core::limits::{Demand, Limit, Policy, TokensUsed, Unit};
-use gateway_core::logs::{DryRunVerdict, LimitUse};
+use gateway_core::logs::{DryRunVerdict, LimitUse, LimitUses};
 
 use super::state::Wanted;
 use super::{Limits, OrgLimits, exact, slices};
@@ -103,20 +103,21 @@ impl Permit {
     }
 
     /// The call has ended. Returns what it took of each limit.
-    pub fn settle(&mut self, used: TokensUsed) -> Vec<LimitUse> {
+    pub fn settle(&mut self, used: TokensUsed) -> LimitUses {
         let waited_ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
         let mut uses = Vec::with_capacity(self.held.len());
         for held in &self.held {
             let limit = self.org.limit(held.wanted.limit);
             let used = used.plus(&self.spent(&held.wanted)).demand(limit);
             uses.push(LimitUse {
-                name: limit.name().to_owned(),
+                name: limit.name().into(),
                 reserved: shown(limit, &held.wanted.demand),
                 used: shown(limit, &used),
                 waited_ms,
                 would: held.would_refuse.then_some(DryRunVerdict::Refuse),
             });
         }
+        let uses = LimitUses::new(&uses);
         if let Some(model) = self.model.take().filter(|_| used.output > 0) {
             self.org.state().lock().averages.add(self.key, &model, used.output);
         }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::ids::{KeyId, LimitId, OrgId};
 use gateway_core::limits::{
-    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Shortage, Unit, WaitQueue,
+    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Shortage, Tightest, Unit,
+    WaitQueue, share_left,
 };
 use gateway_core::time::Timestamp;
 
@@ -48,10 +49,12 @@ pub struct Entry {
 }
 
 /// Where an entry is in a locked state.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct EntryPlace {
     limit: usize,
     entry: usize,
+    /// Where the limit is in its set.
+    in_set: usize,
 }
 
 /// What the node has taken of shared buckets and not used yet.
@@ -138,7 +141,7 @@ impl State {
         let entry = accounts.place(bucket, make, is_held);
         self.buckets += accounts.len() - before;
         accounts.at(entry).account.update(limit, now);
-        EntryPlace { limit: index, entry }
+        EntryPlace { limit: index, entry, in_set: limit.index }
     }
 
     fn at(&mut self, place: EntryPlace) -> &mut Entry {
@@ -196,26 +199,39 @@ impl State {
         if let Some(worst) = worst {
             return Err(worst);
         }
-        let mut policies = Vec::with_capacity(request.wanted.len() * 2);
+        let mut tightest = Tightest::default();
         for ((wanted, place), would_refuse) in request.wanted.iter().zip(places).zip(&would_refuse) {
             if !would_refuse {
                 let limit = &set.limits[wanted.limit];
                 let entry = self.at(place);
                 entry.account.take(&demand(wanted), now);
-                entry.add_policies(limit, &mut policies);
+                entry.add_to(&mut tightest, limit, place);
             }
         }
-        Ok(Taken { would_refuse, policies })
+        Ok(Taken { would_refuse, policies: self.chosen(set, &tightest) })
     }
 
     /// The buckets of a call as headers show them.
     pub fn policies(&mut self, set: &LimitSet, wanted: &[Wanted], now: Timestamp) -> Vec<Policy> {
-        let mut policies = Vec::with_capacity(wanted.len());
+        let mut tightest = Tightest::default();
         for one in wanted {
             let limit = &set.limits[one.limit];
-            self.entry(limit, &one.bucket, now).add_policies(limit, &mut policies);
+            let place = self.place(limit, &one.bucket, now);
+            self.at(place).add_to(&mut tightest, limit, place);
         }
-        policies
+        self.chosen(set, &tightest)
+    }
+
+    fn chosen(&mut self, set: &LimitSet, tightest: &Tightest<EntryPlace>) -> Vec<Policy> {
+        let policy = |(unit, place): (Unit, EntryPlace)| {
+            let entry = self.at(place);
+            Some(Policy::new(
+                &set.limits[place.in_set],
+                &entry.account.reading(unit)?,
+                entry.lease.credit_of(unit),
+            ))
+        };
+        tightest.chosen().filter_map(policy).collect()
     }
 
     pub fn usage(&mut self, limit: LimitId, now: Timestamp) -> Vec<BucketUsage> {
@@ -260,22 +276,16 @@ impl State {
 }
 
 impl Entry {
-    /// Adds the buckets as headers show them. Limits in dry run are not shown.
-    fn add_policies(&self, limit: &Limit, policies: &mut Vec<Policy>) {
+    /// Adds the buckets to those that headers may show. Limits in dry run are not shown.
+    fn add_to(&self, tightest: &mut Tightest<EntryPlace>, limit: &Limit, place: EntryPlace) {
         if !limit.is_enforced() {
             return;
         }
-        for reading in self.account.readings() {
-            let credit = self.lease.credit_of(reading.unit);
-            let left = u64::try_from(reading.left.saturating_add(credit)).unwrap_or(0);
-            policies.push(Policy {
-                name: Arc::clone(limit.policy_name(reading.unit)),
-                unit: reading.unit,
-                limit: reading.limit,
-                left: left.min(reading.limit),
-                window: (reading.unit != Unit::Concurrent).then(|| limit.window() / 1_000),
-                resets_in: reading.resets_in,
-            });
+        for (unit, share) in self.account.shares() {
+            let credit = self.lease.credit_of(unit);
+            let amount = limit.definition.amount(unit).unwrap_or_default();
+            let share = if credit == 0 { share } else { share + share_left(credit, amount) };
+            tightest.add(share, unit, place);
         }
     }
 }

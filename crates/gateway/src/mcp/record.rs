@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use gateway_core::budget::Charge;
-use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, MAX_BODY_BYTES};
+use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource, MAX_BODY_BYTES};
 use gateway_core::mcp::{Members, RpcError};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
@@ -205,7 +205,7 @@ fn empty_row(id: i64, created_at: Timestamp, context: &Context) -> LogRow {
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: Vec::new(),
         key_id,
         app_id,

@@ -3,11 +3,12 @@
 
 use gateway_core::accounts::LimitHeaders;
 use gateway_core::limits::{
-    LimitStatus, Policy, Unit, anthropic_headers, openai_headers, policy_header, rate_limit_header,
+    LimitStatus, Policy, anthropic_headers, openai_headers, policy_header, rate_limit_header,
     tightest_policies,
 };
 use gateway_core::llm::ClientFormat;
-use gateway_core::time::{MINUTE, SECOND, Timestamp};
+use gateway_core::time::Timestamp;
+use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::directives::Directives;
@@ -34,7 +35,7 @@ impl ShownLimits<'_> {
         if self.setting == LimitHeaders::Off || self.policies.is_empty() {
             return Vec::new();
         }
-        let plan = self.plan.map(|status| plan_policy(status, self.now));
+        let plan = self.plan.map(|status| Policy::of_plan(status, self.now));
         let policies: Vec<&Policy> = self.policies.iter().chain(&plan).collect();
         let shown = tightest_policies(policies.iter().copied());
         let mut headers = Vec::with_capacity(MAX_HEADERS);
@@ -57,26 +58,23 @@ impl ShownLimits<'_> {
 
 /// Adds the headers to those of a provider, whose own of the same names get others.
 pub fn add(headers: &mut HeaderMap, limits: Headers) {
+    headers.reserve(limits.len());
+    let mut renamed = Vec::new();
     for (name, value) in limits {
-        if headers.contains_key(&name)
-            && let Ok(renamed) = HeaderName::try_from(format!("x-upstream-{name}"))
-        {
-            let theirs: Vec<HeaderValue> = headers.get_all(&name).iter().cloned().collect();
-            for value in theirs {
-                headers.append(renamed.clone(), value);
+        match headers.entry(name) {
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+            }
+            Entry::Occupied(mut entry) => {
+                let name = HeaderName::try_from(format!("x-upstream-{}", entry.key()));
+                let theirs = entry.insert_mult(value);
+                if let Ok(name) = name {
+                    renamed.extend(theirs.map(|value| (name.clone(), value)));
+                }
             }
         }
-        headers.insert(name, value);
     }
-}
-
-fn plan_policy(status: &LimitStatus, now: Timestamp) -> Policy {
-    Policy {
-        name: "plan".into(),
-        unit: Unit::Requests,
-        limit: status.limit,
-        left: status.remaining,
-        window: Some(MINUTE / SECOND),
-        resets_in: status.resets_at.since(now),
+    for (name, value) in renamed {
+        headers.append(name, value);
     }
 }

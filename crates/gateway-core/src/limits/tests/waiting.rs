@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::limits::headers::policy_item;
 use crate::limits::{
-    Lru, Policy, Unit, WaitQueue, anthropic_headers, openai_headers, policy_header, rate_limit_header,
-    retry_after, tightest_policies,
+    Lru, Policy, Tightest, Unit, WaitQueue, anthropic_headers, openai_headers, policy_header,
+    rate_limit_header, retry_after, tightest_policies,
 };
 use crate::time::Timestamp;
 
@@ -33,8 +34,8 @@ fn two_seconds_of_waiting_are_one_step() {
 }
 
 fn policy(name: &str, unit: Unit, (limit, left): (u64, u64), resets_in: u64) -> Policy {
-    let window = (unit != Unit::Concurrent).then_some(60);
-    Policy { name: name.into(), unit, limit, left, window, resets_in: Duration::from_millis(resets_in) }
+    let item = policy_item(name, unit, limit, 60_000).into();
+    Policy { name: name.into(), item, unit, limit, left, resets_in: Duration::from_millis(resets_in) }
 }
 
 #[test]
@@ -60,6 +61,25 @@ fn headers_have_the_tightest_limit_first() {
     assert_eq!(value("anthropic-ratelimit-tokens-remaining"), Some("51230"));
     assert!(value("anthropic-ratelimit-tokens-reset").is_some_and(|at| at.ends_with('Z') && at.len() == 20));
     assert_eq!(value("anthropic-ratelimit-input-tokens-limit"), None);
+}
+
+#[test]
+fn the_tightest_of_many_buckets_are_chosen() {
+    let mut tightest = Tightest::default();
+    for bucket in 0..20_u32 {
+        tightest.add(f64::from((bucket * 7) % 20) / 20.0, Unit::Requests, bucket);
+    }
+    tightest.add(0.9, Unit::Tokens, 20);
+    tightest.add(0.95, Unit::Tokens, 21);
+    let chosen: Vec<(Unit, u32)> = tightest.chosen().collect();
+    let requests = [0, 3, 6, 9, 12, 15, 18, 1].map(|bucket| (Unit::Requests, bucket));
+    assert_eq!(
+        chosen,
+        [&requests[..], &[(Unit::Tokens, 20)]].concat(),
+        "eight, and the tightest of each unit"
+    );
+    let none = Tightest::<u32>::default();
+    assert_eq!(none.chosen().count(), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::llm::ProviderFormat;
-use crate::logs::{BodyStorage, LogLevel, Tokens};
+use crate::logs::{BodyStorage, LimitUses, LogLevel, Tokens};
 use crate::otlp::batch::Batch;
 use crate::otlp::proto::{Any, ExportTraceServiceRequest};
 
@@ -36,7 +36,7 @@ fn row() -> LogRow {
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: vec![attempt("openai", Some(200), None)],
         key_id: None,
         app_id: None,

@@ -3,7 +3,7 @@
 use super::record::read_record;
 use super::*;
 use gateway_core::ids::OrgId;
-use gateway_core::logs::{LogLevel, LogSource};
+use gateway_core::logs::{LimitUses, LogLevel, LogSource};
 use gateway_core::time::Timestamp;
 use serde_json::Map;
 
@@ -33,7 +33,7 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: Vec::new(),
         key_id: None,
         app_id: None,

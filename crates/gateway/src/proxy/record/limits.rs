@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gateway_core::limits::{LimitStatus, TokensUsed};
 use gateway_core::llm::usage::Usage;
-use gateway_core::logs::{LimitUse, LogRow, Tokens};
+use gateway_core::logs::{LimitUses, LogRow, Tokens};
 use http::{HeaderName, HeaderValue};
 
 use super::{CacheStatus, Record};
@@ -16,7 +16,7 @@ use crate::proxy::limit_headers::ShownLimits;
 pub(super) struct RecordedLimits {
     permit: Option<Permit>,
     /// Of a request that was refused.
-    uses: Vec<LimitUse>,
+    uses: LimitUses,
     queued: Option<Duration>,
     plan: Option<LimitStatus>,
 }
@@ -43,7 +43,7 @@ impl Record {
     /// The request holds this until it ends.
     pub fn hold_limits(&mut self, permit: Option<Permit>, plan: Option<LimitStatus>) {
         let waited = permit.as_ref().map(Permit::waited).filter(|waited| !waited.is_zero());
-        self.limits = RecordedLimits { permit, uses: Vec::new(), queued: waited, plan };
+        self.limits = RecordedLimits { permit, uses: LimitUses::default(), queued: waited, plan };
     }
 
     /// The request was refused by a limit.

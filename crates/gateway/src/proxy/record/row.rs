@@ -4,7 +4,7 @@ use gateway_core::llm::BodyFraming;
 use gateway_core::llm::estimate::estimate_from_chars;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, MeterReading, Usage};
-use gateway_core::logs::{LogLevel, LogRow, Tokens};
+use gateway_core::logs::{LimitUses, LogLevel, LogRow, Tokens};
 use gateway_core::pricing::{self, Price};
 use rust_decimal::Decimal;
 
@@ -65,7 +65,7 @@ impl Record {
             cache_marks: self.request.cache_marks,
             cache_saved_usd,
             queued_ms: None,
-            limits: Vec::new(),
+            limits: LimitUses::default(),
             attempts: self.attempts.list().to_vec(),
             key_id,
             app_id,

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use gateway_core::ids::OrgId;
 use gateway_core::llm::ProviderFormat;
-use gateway_core::logs::{Attempt, BodyStorage, LogLevel, LogRow, LogSource, Tokens, first_log_id};
+use gateway_core::logs::{
+    Attempt, BodyStorage, LimitUses, LogLevel, LogRow, LogSource, Tokens, first_log_id,
+};
 use gateway_core::time::Timestamp;
 use gateway_store::logs;
 use serde_json::{Map, json};
@@ -48,7 +50,7 @@ pub fn row_in_org(org_id: &str, time: Timestamp) -> LogRow {
         cache_marks: None,
         cache_saved_usd: None,
         queued_ms: None,
-        limits: Vec::new(),
+        limits: LimitUses::default(),
         attempts: vec![Attempt {
             provider: "openai".into(),
             model: Some("gpt-4o".into()),
