@@ -44,6 +44,13 @@ impl State {
         };
         refused.reached = Some((window, facts));
     }
+
+    /// The event of a window could not be recorded.
+    fn retry_event(&mut self, limit: LimitId, window: Timestamp, facts: LimitEventData) {
+        let refused = self.refused.entry(limit).or_default();
+        refused.noticed = None;
+        refused.reached.get_or_insert((window, facts));
+    }
 }
 
 /// Counts what limits in dry run would have refused.
@@ -83,8 +90,12 @@ pub async fn flush(limits: &Limits) {
         tracing::debug!(%error, "cannot record what limits refused; these counts are lost");
     }
     for (org, limit, window, facts) in reached {
-        if let Err(error) = record_event(limits, (org, limit), window, facts).await {
-            tracing::debug!(%error, "cannot record the event of a limit that was reached");
+        if let Err(error) = record_event(limits, (org, limit), window, facts.clone()).await {
+            tracing::debug!(%error, "cannot record the event of a limit that was reached; retrying later");
+            let state = limits.orgs().get(&org).cloned();
+            if let Some(state) = state.filter(|_| now.0 - window.0 < DAY) {
+                state.lock().retry_event(limit, window, facts);
+            }
         }
     }
 }

@@ -88,3 +88,28 @@ impl Drop for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gateway_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn calls_that_wait_are_bounded_in_number_and_bytes() {
+        let state = Arc::new(OrgState::default());
+        let key: BucketKey = (LimitId(uuid::Uuid::nil()), "".into());
+        let enter = |bytes| {
+            let order = state.lock().queue.place(5, Timestamp(0));
+            Place::enter(&state, order, key.clone(), bytes)
+        };
+        let mut places: Vec<Place> = (0..MAX_WAITING).filter_map(|_| enter(0)).collect();
+        assert_eq!(places.len(), MAX_WAITING);
+        assert!(enter(0).is_none(), "as many wait as may");
+        places.truncate(1);
+        let large = enter(MAX_WAITING_BYTES);
+        assert!(large.is_some() && enter(1).is_none(), "their bodies are bounded, too");
+        drop(large);
+        assert!(enter(1).is_some(), "what leaves gives its place back");
+    }
+}
