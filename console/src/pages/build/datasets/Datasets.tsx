@@ -56,7 +56,7 @@ export function Datasets() {
           ) : (
             <Section flush>
               <Table label="Datasets" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/datasets/$datasetId', params: { datasetId: row.id } })} />
-              <Pager shown={found.length} what={found.length === 1 ? 'dataset' : 'datasets'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+              <Pager shown={found.length} what="datasets" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
             </Section>
           )}
         </>

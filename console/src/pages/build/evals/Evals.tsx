@@ -75,7 +75,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
       ) : (
         <Section flush>
           <Table label="Evals" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/evals/$evalId', params: { evalId: String(row.id) } })} />
-          <Pager shown={found.length} what={found.length === 1 ? 'eval' : 'evals'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={found.length} what="evals" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
     </>

@@ -72,7 +72,7 @@ function List({ action }: { action: ReactNode }) {
       ) : (
         <Section flush>
           <Table label="Skills" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/skills/$skillId', params: { skillId: row.id } })} />
-          <Pager shown={found.length} what={found.length === 1 ? 'skill' : 'skills'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={found.length} what="skills" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
     </>

@@ -80,7 +80,7 @@ export function Models() {
           ) : (
             <Section flush>
               <ModelTable models={found} />
-              <Pager shown={found.length} what={found.length === 1 ? 'model' : 'models'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+              <Pager shown={found.length} what="models" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
             </Section>
           )}
           <p className="text-xs text-muted">Requests, errors and cost are those of the target models in the chosen range, by whichever name they were called.</p>
