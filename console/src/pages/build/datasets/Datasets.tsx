@@ -37,7 +37,7 @@ export function Datasets() {
     </Button>
   )
   return (
-    <Page title="Datasets" about="Test cases that evals are run on, kept in versions" actions={datasets.length > 0 && create}>
+    <Page title="Datasets" about="Versioned test cases for evals" actions={datasets.length > 0 && create}>
       {list.isError ? (
         <ErrorPanel error={list.error} what="the datasets" onRetry={() => void list.refetch()} />
       ) : !list.data ? (

@@ -117,7 +117,7 @@ function RunOnLogs({ evalId, onClose }: { evalId: number; onClose(): void }) {
       size="sm"
       onClose={onClose}
       title="Run on logged requests"
-      description="Their stored answers are judged; no model is called again unless the eval itself asks one."
+      description="Evaluates the stored answers; no model is called unless the eval itself uses one."
       action={run}
       submit="Start run"
       fields={['limit', 'provider', 'model']}

@@ -24,7 +24,7 @@ export function Evals() {
   return (
     <Page
       title="Evals"
-      about="What makes an answer good, checked on logged requests and on datasets"
+      about="Checks of answers, run on logged requests and datasets"
       actions={
         <Button kind="primary" needs="member" icon={<Plus size={14} aria-hidden />} onClick={() => setCreating(true)}>
           New eval

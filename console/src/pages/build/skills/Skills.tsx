@@ -26,7 +26,7 @@ export function Skills() {
     </Button>
   )
   return (
-    <Page title="Skills" about="Instructions that agents load, judged before they are shared" actions={me.hasEntitlement('skill_marketplace') && create}>
+    <Page title="Skills" about="Instructions for agents, evaluated before they are shared" actions={me.hasEntitlement('skill_marketplace') && create}>
       <SkillsLayout current="mine">
         <List action={create} />
       </SkillsLayout>

@@ -19,7 +19,7 @@ export function Members() {
   return (
     <Page
       title="Members"
-      about="People of this organization. Programs use keys instead."
+      about="People in this organization. Programs use keys instead."
       actions={
         <Button kind="primary" needs="admin" icon={<UserPlus size={14} aria-hidden />} onClick={() => setInviting(true)}>
           Invite
