@@ -32,8 +32,6 @@ export default defineConfig({
         // Without grouping, each shared icon would be a separate chunk and request. Icons of later pages are apart.
         codeSplitting: {
           groups: [
-            // Small modules that the first page needs anyway: one request instead of a dozen.
-            { name: 'first', test: /src\/(charts\/(TimeChart|plot|scale|colors|useWidth|ChartFrame|Tooltip)|lib\/(useRange|useNow|series)|pages\/observe\/OwnSwitch|api\/(auth|firstKey)|shell\/useSwitchOrg)\.tsx?$/ },
             { name: 'icons', test: (id) => id.includes('lucide-react') && (!id.includes('/icons/') || firstIcons.has(basename(id))), priority: 1 },
             { name: 'page-icons', test: /lucide-react/, minShareCount: 2 },
           ],
