@@ -20,7 +20,7 @@ interface Props {
   onAct: (kind: KeyAct, key: Key) => void
 }
 
-const TONES: Record<KeyState, Tone> = { active: 'ok', rotating: 'warn', expired: 'muted', revoked: 'muted' }
+const TONES: Record<KeyState, Tone> = { active: 'ok', expiring: 'warn', expired: 'muted', revoked: 'muted' }
 const MAX_VISIBLE_SCOPES = 2
 
 export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
@@ -28,7 +28,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   const spendOf = useKeySpend(now)
   const stateText = (key: Key): string => {
     const state = keyState(key, now)
-    return state === 'rotating' ? `rotating until ${time(key.expires_at, zone)}` : state
+    return state === 'expiring' ? `active until ${time(key.expires_at, zone, 'date')}` : state
   }
   const columns: Column<Key>[] = [
     {

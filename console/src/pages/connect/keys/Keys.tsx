@@ -42,7 +42,7 @@ export function Keys() {
     </Button>
   )
   return (
-    <Page title="Keys" about="Machines call the gateway with a key. It is shown once, and can be limited to providers and models." actions={keys.length > 0 && create}>
+    <Page title="Keys" about="Programs call the gateway with a key. It is shown once, and can be limited to providers and models." actions={keys.length > 0 && create}>
       {list.isPending ? (
         <SkeletonRows />
       ) : list.isError ? (
