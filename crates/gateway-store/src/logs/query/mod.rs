@@ -161,13 +161,7 @@ impl Scope<'_> {
     }
 
     /// The same with a hint for the index that SQLite uses.
-    fn select_by(
-        &self,
-        index: &str,
-        columns: &str,
-        window: &Window,
-        values: Vec<Arg>,
-    ) -> (String, Vec<Arg>) {
+    fn select_by(&self, index: &str, columns: &str, window: &Window, values: Vec<Arg>) -> (String, Vec<Arg>) {
         let (mut values, dialect) = (values, self.logs.dialect());
         let bind = |values: &mut Vec<Arg>, value: Arg| {
             values.push(value);
