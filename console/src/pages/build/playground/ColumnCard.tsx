@@ -85,7 +85,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
   return (
     <div className="relative flex min-h-0 flex-1 flex-col">
       <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pt-9 break-words', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>
-        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : <Words text={cell.output} plain={plain || isRunning(cell)} />}
+        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : <Words text={cell.output} plain={plain || cell.state !== 'done'} />}
         {cell.state === 'streaming' && <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />}
         {cell.failure && (
           <p role="alert" className={cx('rounded-sm border border-line bg-err-soft px-3 py-2 text-err', cell.output !== '' && 'mt-3')}>
@@ -97,7 +97,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
       </div>
       {cell.output !== '' && (
         <div className="absolute top-1.5 right-3 flex items-center gap-1">
-          {!isRunning(cell) && (
+          {cell.state === 'done' && (
             <Button size="sm" kind="ghost" aria-pressed={plain} onClick={() => setPlain(!plain)}>
               {plain ? 'Markdown' : 'Plain text'}
             </Button>
