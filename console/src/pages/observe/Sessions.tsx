@@ -42,7 +42,7 @@ export function Sessions() {
     {
       key: 'id',
       header: 'Session',
-      className: 'max-w-56 truncate max-sm:max-w-24',
+      className: 'max-w-56 truncate max-sm:max-w-24 max-sm:break-all max-sm:whitespace-normal',
       cell: (row) => (
         <>
           <code title={row.id}>{row.id}</code>
