@@ -45,7 +45,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
       key: 'state',
       header: 'State',
       cell: (key) => (
-        <Status tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
+        <Status wrap tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
           {stateText(key)}
         </Status>
       ),
@@ -64,7 +64,12 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
     },
     {
       key: 'actions',
-      header: <span className="sr-only">Actions</span>,
+      // Positioned inside the table, so that it does not widen the page when the table scrolls.
+      header: (
+        <span className="relative">
+          <span className="sr-only">Actions</span>
+        </span>
+      ),
       className: 'w-10 text-right',
       cell: (key) => <Actions name={key.name} usable={isUsable(key, now)} blocked={!mayManage(key) && 'Only admins and the person who created it'} onAct={(kind) => onAct(kind, key)} />,
     },
