@@ -93,7 +93,7 @@ test('viewers see alerts and cannot change them; without webhooks the page says 
   const viewer = await joinAs(shared.gateway, owner, 'viewer')
   const page = await openPage(shared.browser, shared.gateway, { person: viewer, path: '/alerts' })
   await page.getByText('Spend above $5.00 over 5 minutes').waitFor()
-  await page.getByText('part of the Enterprise plan', { exact: false }).waitFor()
+  await page.getByText('which are turned off', { exact: false }).waitFor()
   assert.equal(await page.getByRole('button', { name: 'Create alert' }).getAttribute('aria-disabled'), 'true')
   await page.getByRole('button', { name: 'Actions for spend' }).click()
   assert.equal(await page.getByRole('menuitem', { name: /Delete/ }).getAttribute('aria-disabled'), 'true')

@@ -20,6 +20,7 @@ test('a limited key is created, shown once, works within its limits and not beyo
   const dialog = page.getByRole('dialog', { name: 'Create key' })
   await dialog.getByLabel('Name').fill('checkout')
   assert.ok(await dialog.getByLabel('Calling models').isChecked(), 'a new key is for calling models')
+  await dialog.getByLabel('Expires').selectOption('In 30 days')
   await dialog.getByLabel('Calling some providers or models').check()
   await dialog.getByRole('status').getByText('at least one').waitFor()
   await dialog.getByLabel('Providers', { exact: true }).fill('sandbox')
@@ -44,6 +45,10 @@ test('a limited key is created, shown once, works within its limits and not beyo
   assert.equal((await chat(shared.gateway, key, { model: 'other' })).status, 403)
   assert.ok(!(await page.content()).includes(key), 'a key that was shown is gone from the page')
   await row(page, 'checkout').getByText('provider:sandbox').waitFor()
+  await row(page, 'checkout').getByText(/^active until/).waitFor()
+  const { keys } = await call(shared.gateway, person.token, 'GET', '/api/v1/keys')
+  const days = (Date.parse(keys.find(({ name }) => name === 'checkout').expires_at) - Date.now()) / 86_400_000
+  assert.ok(days > 29.9 && days < 30.1, `${days} days`)
   await inspect(page, 'keys')
   page.clean()
 })
@@ -89,7 +94,7 @@ test('a key is rotated with an overlap, and at once', async () => {
   assert.equal((await chat(shared.gateway, old.raw_key)).status, 200, 'both work during the overlap')
   assert.equal((await chat(shared.gateway, first)).status, 200)
   await page.getByRole('button', { name: 'Done' }).click()
-  await row(page, old.key.key_prefix).getByText(/rotating until/).waitFor()
+  await row(page, old.key.key_prefix).getByText(/active until/).waitFor()
 
   await page.getByRole('row').filter({ hasText: first.slice(0, 19) }).getByRole('button', { name: 'Actions for worker' }).click()
   await page.getByRole('menuitem', { name: 'Rotate…' }).click()

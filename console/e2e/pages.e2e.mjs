@@ -19,6 +19,17 @@ const EXPECTED_ERRORS = /status of 4\d\d|status of 502/
 
 const open = (path, isPublic) => openPage(shared.browser, shared.gateway, { path, ...(!isPublic && { person }) })
 
+/** Texts that reach over the right edge of their card, and are neither cut nor scrolled. Runs in the page. */
+function spilled() {
+  const clips = (element) => getComputedStyle(element).overflowX !== 'visible'
+  const isFree = (element, card) => element === card || (!clips(element) && isFree(element.parentElement, card))
+  return [...document.querySelectorAll('.card')].flatMap((card) => {
+    const edge = card.getBoundingClientRect().right + 1
+    const outside = [...card.querySelectorAll('*')].filter((element) => element.children.length === 0 && element.textContent.trim() !== '' && element.getBoundingClientRect().right > edge && !element.closest('svg, .sr-only'))
+    return outside.filter((element) => isFree(element, card)).map((element) => element.textContent.trim().slice(0, 60))
+  })
+}
+
 test('the list has every route', () => {
   assert.deepEqual(pages.flatMap(({ route }) => route ?? []).sort(), definedRoutes())
   assert.ok(pages.length > 40)
@@ -38,6 +49,7 @@ test('no page violates WCAG A or AA, in both themes, on a desk and on a phone', 
       }
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
       if (overflow > 0) problems.push(`${name} is ${overflow} px too wide for ${viewport.width} px`)
+      for (const text of await page.evaluate(spilled)) problems.push(`${name}, ${width}: outside its card: ${text}`)
     }
     page.clean({ allow: EXPECTED_ERRORS })
     await page.context().close()

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { chat, inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
+import { call, chat, inspect, openPage, setUp, signUp, waitFor } from './harness.mjs'
 
 let person
 const messages = [
@@ -36,6 +36,19 @@ test('sessions are listed and found by a query', async () => {
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Session holiday' }).waitFor()
   page.clean({ allow: /400/ })
+})
+
+test('sessions of the playground are left out until they are asked for', async () => {
+  await call(shared.gateway, person.token, 'POST', '/api/v1/playground/run', { provider: 'sandbox', model: 'sandbox-large', messages: [{ role: 'user', content: 'Tried by hand' }] })
+  await waitFor('the row', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/sessions?query=model:sandbox-large')).sessions.length === 1)
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/sessions' })
+  const list = page.getByRole('region', { name: 'Sessions' })
+  await list.getByText('holiday').waitFor()
+  assert.equal(await list.getByText('sandbox-large').count(), 0)
+  await page.getByRole('switch', { name: 'Playground and evals' }).click()
+  await list.getByText('sandbox-large').waitFor()
+  assert.match(page.url(), /own=show/)
+  page.clean()
 })
 
 test('a session is shown as one conversation without repeated history', async () => {

@@ -56,9 +56,9 @@ async function paste(page, source) {
 test('without the plan the page says what it does, and an owner can change the plan', async () => {
   const person = await signUp(shared.gateway, { plan: 'free' })
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/skills' })
-  await page.getByRole('heading', { name: 'Skills are part of the Enterprise plan' }).waitFor()
+  await page.getByRole('heading', { name: 'Skills are turned off' }).waitFor()
   await inspect(page, 'skills-plan')
-  await page.getByRole('button', { name: 'Switch to Enterprise' }).click()
+  await page.getByRole('button', { name: 'Turn on skills' }).click()
   await page.getByRole('heading', { name: 'No skills yet' }).waitFor()
   await inspect(page, 'skills-empty')
   page.clean()

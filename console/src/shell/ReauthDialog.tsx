@@ -50,7 +50,7 @@ export function ReauthDialog() {
       size="sm"
       onClose={() => (reason === 'soon' ? setReason(null) : undefined)}
       title={reason === 'soon' ? 'Your session ends in a few minutes' : 'Your session has ended'}
-      description="Sign in again to go on. This page stays as it is."
+      description="Sign in again to continue. This page stays as it is."
       onSubmit={() => void submit()}
       actions={
         <>

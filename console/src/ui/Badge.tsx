@@ -21,9 +21,9 @@ export function Badge({ tone = 'muted', children, title }: { tone?: Tone; childr
 }
 
 /** A colored dot with a label, so that color is not the only signal. */
-export function Status({ tone, children, title }: { tone: Tone; children: ReactNode; title?: string }) {
+export function Status({ tone, children, title, wrap }: { tone: Tone; children: ReactNode; title?: string; wrap?: boolean }) {
   return (
-    <span title={title} className="inline-flex items-center gap-1.5 whitespace-nowrap">
+    <span title={title} className={cx('inline-flex gap-1.5', wrap ? 'min-w-0 items-baseline break-words' : 'items-center whitespace-nowrap')}>
       <span className={cx('size-2 shrink-0 rounded-full', DOT[tone])} aria-hidden />
       {children}
     </span>

@@ -21,9 +21,9 @@ export function Page({ title, beside, about, actions, fixed, children }: PagePro
   return (
     <div className={cx('flex min-w-0 flex-1 flex-col', fixed ? 'min-h-0' : 'mx-auto w-full max-w-[1440px] gap-4 p-4')}>
       <header className={cx('flex flex-wrap items-center gap-x-3 gap-y-2', fixed && 'px-4 pt-3 pb-2')}>
-        <div className="min-w-0 flex-1 basis-56">
+        <div className={cx('min-w-0 flex-1 basis-56', about !== undefined && 'max-sm:basis-72')}>
           <div className="flex items-center gap-2">
-            <h1 className="truncate text-xl">{title}</h1>
+            <h1 className="min-w-0 text-xl break-words sm:truncate">{title}</h1>
             {beside}
           </div>
           {about && <p className="text-muted">{about}</p>}

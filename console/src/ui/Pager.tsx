@@ -14,7 +14,7 @@ export function Pager({ shown, what, more, busy, onMore }: PagerProps) {
   return (
     <div className="flex items-center justify-between gap-3 border-t border-line px-3 py-2 text-xs text-muted">
       <span>
-        {shown} {what}
+        {shown} {shown === 1 ? what.replace(/ies$/, 'y').replace(/s$/, '') : what}
         {more ? ', there are more' : ''}
       </span>
       {more && (

@@ -1,4 +1,3 @@
-import { Lock } from 'lucide-react'
 import { useState, type ReactNode } from 'react'
 import { client } from '@/api/client'
 import { asApiError } from '@/api/error'
@@ -47,21 +46,20 @@ function Upgrade({ name, about }: { name: string; about: ReactNode }) {
   const byOperator = error !== null && asApiError(error).status === 403
   return (
     <section className="mx-auto flex w-full max-w-[560px] flex-col items-start gap-3 px-4 py-12">
-      <Lock size={20} className="text-muted" aria-hidden />
-      <h2 className="text-lg">{name} are part of the Enterprise plan</h2>
+      <h2 className="text-lg">{name} are turned off</h2>
       <div className="text-muted">{about}</div>
       <p className="text-muted">
-        This organization has the plan <b className="text-fg">{me.plan}</b>. Plans limit what an organization of this installation may use; none of them costs anything here.
+        They need the plan <b className="text-fg">enterprise</b>; this organization has <b className="text-fg">{me.plan}</b>. A plan only says which features an organization on this server uses. It costs nothing.
       </p>
       {byOperator ? (
         <p>
-          Plans are changed by the operator of this installation:{' '}
+          Only the operator of this server changes plans:{' '}
           <code className="rounded-sm bg-sunken px-1">gateway admin set-plan {me.org?.slug} enterprise</code>
         </p>
       ) : (
         <>
           <Button kind="primary" needs="owner" busy={busy} onClick={() => void upgrade()}>
-            Switch to Enterprise
+            Turn on {name.toLowerCase()}
           </Button>
           <ErrorLine error={error} />
         </>

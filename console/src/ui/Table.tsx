@@ -8,7 +8,7 @@ export interface Column<Row> {
   /** Numeric column: right-aligned, tabular digits. */
   number?: boolean
   /** Hidden below this breakpoint. */
-  from?: 'sm' | 'md' | 'lg' | 'xl'
+  from?: 'sm' | 'md' | 'lg' | 'xl' | '2xl'
   className?: string
 }
 
@@ -22,7 +22,7 @@ interface TableProps<Row> {
   selected?: string | number | null
 }
 
-const FROM = { sm: 'max-sm:hidden', md: 'max-md:hidden', lg: 'max-lg:hidden', xl: 'max-xl:hidden' }
+const FROM = { sm: 'max-sm:hidden', md: 'max-md:hidden', lg: 'max-lg:hidden', xl: 'max-xl:hidden', '2xl': 'max-2xl:hidden' }
 
 /** Table for short lists. Arrow keys (or j and k) move between rows that can be opened. */
 export function Table<Row>({ label, columns, rows, rowKey, onOpen, selected }: TableProps<Row>) {
@@ -37,7 +37,7 @@ export function Table<Row>({ label, columns, rows, rowKey, onOpen, selected }: T
     }
   }
   return (
-    <div className="overflow-x-auto" role="region" aria-label={label} tabIndex={0}>
+    <div className="table-scroll overflow-x-auto" role="region" aria-label={label} tabIndex={0}>
       <table className="table">
         <thead>
           <tr>

@@ -21,6 +21,9 @@ export function Session() {
   const navigate = route.useNavigate()
   const { zone } = usePrefs()
   const query = api.useQuery('get', '/api/v1/sessions/{sessionId}', { params: { path: { sessionId } } })
+  const view = search.view ?? 'conversation'
+  // Asked for together with the session, not after it.
+  api.useQuery('get', '/api/v1/sessions/{sessionId}/timeline', { params: { path: { sessionId } } }, { enabled: view === 'timeline' })
   useLiveLogs((row) => row.session_id === sessionId, () => void invalidate(`/api/v1/sessions/{sessionId}`))
   const session = query.data
   const set = (change: Partial<SessionSearch>) => void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
@@ -58,7 +61,7 @@ export function Session() {
               <div className="card">
                 <Tabs
                   label="View"
-                  value={search.view ?? 'conversation'}
+                  value={view}
                   onChange={(view) => set({ view })}
                   items={[
                     { value: 'conversation', label: 'Conversation', content: <SessionConversation requests={session.requests} onOpen={open} /> },

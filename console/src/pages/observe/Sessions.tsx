@@ -6,9 +6,12 @@ import { ApiError } from '@/api/error'
 import { cursorPaging } from '@/api/paging'
 import { ago, compact, duration, moneyColumn, NO_VALUE, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
+import { hasField, withOwnCalls, type OwnCalls } from '@/lib/query'
 import { useNow } from '@/lib/useNow'
 import { useRange } from '@/lib/useRange'
 import { Badge, Code, Empty, ErrorPanel, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
+import { PartialNote } from './logs/Partial'
+import { OwnSwitch } from './OwnSwitch'
 import { QueryBox } from './query/QueryBox'
 
 const route = getRouteApi('/shell/sessions')
@@ -26,11 +29,12 @@ export function Sessions() {
   const list = api.useInfiniteQuery(
     'get',
     '/api/v1/sessions',
-    { params: { query: { query: query || undefined, from: range.from, to: range.to, limit: 100 } } },
+    { params: { query: { query: withOwnCalls(query, search.own) || undefined, from: range.from, to: range.to, limit: 100 } } },
     { ...cursorPaging, placeholderData: (before) => before, retry: false },
   )
   const rows = list.data?.pages.flatMap((page) => page.sessions) ?? []
   const setQuery = (next: string) => void navigate({ to: '/sessions', search: (before) => ({ ...before, query: next || undefined }) })
+  const setOwn = (own: OwnCalls) => void navigate({ to: '/sessions', search: (before) => ({ ...before, own }), replace: true })
   const failure: unknown = list.error
   const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
   const cost = moneyColumn(rows.map((row) => row.cost_usd))
@@ -38,7 +42,7 @@ export function Sessions() {
     {
       key: 'id',
       header: 'Session',
-      className: 'max-w-56 truncate max-sm:max-w-32',
+      className: 'max-w-56 truncate max-sm:max-w-24 max-sm:break-all max-sm:whitespace-normal',
       cell: (row) => (
         <>
           <code title={row.id}>{row.id}</code>
@@ -56,7 +60,11 @@ export function Sessions() {
     { key: 'errors', header: 'Errors', number: true, from: 'sm', cell: (row) => (row.errors > 0 ? <Badge tone="err">{row.errors}</Badge> : '0') },
   ]
   return (
-    <Page title="Sessions" about="Requests with the same X-Gateway-Session, or of one key and user less than 30 minutes apart">
+    <Page
+      title="Sessions"
+      about="Requests with the same X-Gateway-Session, or of one key and user less than 30 minutes apart"
+      actions={<OwnSwitch own={search.own} blocked={hasField(query, 'source')} onChange={setOwn} />}
+    >
       <QueryBox value={query} onChange={setQuery} error={queryError} inputRef={box} placeholder="Sessions with a request that matches: user:maria status:error cost:>0.01" />
       {queryError ? null : list.isError ? (
         <ErrorPanel error={list.error} what="the sessions" onRetry={() => void list.refetch()} />
@@ -72,6 +80,7 @@ export function Sessions() {
           <Pager shown={rows.length} what="sessions" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
+      {list.data && <PartialNote page={list.data.pages.at(-1)} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
     </Page>
   )
 }

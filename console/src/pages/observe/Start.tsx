@@ -25,7 +25,7 @@ export function Start() {
       <div className="overflow-y-auto">
         <Page
           title="First steps"
-          about="Send one request through the gateway and watch it arrive. It needs no account at any provider."
+          about="Send one request through the gateway and watch it arrive. You need no provider account."
           actions={
             <Link to="/" className="btn">
               Go to dashboard

@@ -74,7 +74,7 @@ export function Apps() {
       ) : (
         <Section flush>
           <Table label="Apps" columns={columns} rows={apps} rowKey={(app) => app.id} />
-          <Pager shown={apps.length} what={apps.length === 1 ? 'app' : 'apps'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={apps.length} what="apps" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
       {editing && <AppForm app={editing.app} teams={teams.data?.teams ?? []} onClose={() => setEditing(null)} />}

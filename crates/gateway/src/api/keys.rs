@@ -1,5 +1,6 @@
 //! API keys: create, list, update, rotate and revoke. The raw key is only in the response that creates it.
 
+mod checks;
 mod queueing;
 mod rotate;
 mod self_service;
@@ -13,7 +14,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
 use gateway_store::keys::Key;
-use gateway_store::{Tx, apps, budgets as store_budgets, events, foreign_keys, keys, mcp_connections};
+use gateway_store::{Tx, events, foreign_keys, keys, mcp_connections};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,7 @@ use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
+use checks::{check_app, check_expiry, check_may_leave_app, checked_scopes};
 use self_service::Bounds;
 
 pub fn area() -> Area {
@@ -136,6 +138,8 @@ struct NewKey {
     /// The highest `X-Gateway-Priority` of its calls. Default: 9.
     #[schemars(range(min = 0, max = 9))]
     max_priority: Option<i64>,
+    /// When it stops working. Default: never.
+    expires_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -150,6 +154,7 @@ async fn create(
     Body(request): Body<NewKey>,
 ) -> ApiResult<Created<CreatedKey>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
+    check_expiry(request.expires_at, app.services.clock.now())?;
     let bounds = Bounds::of(&manager.identity)?;
     let scopes = checked_scopes(request.scopes.as_deref())?;
     let scopes = match &bounds {
@@ -160,6 +165,7 @@ async fn create(
     let actor = manager.identity.actor();
     let mut generated = generate(&app, org, request.name, request.app_id, Some(actor.clone()))?;
     generated.key.scopes = scopes;
+    generated.key.expires_at = request.expires_at;
     queueing::Change {
         class: request.class.map(Some),
         wait_ms: request.wait_ms.map(Some),
@@ -376,37 +382,5 @@ pub(super) fn key_facts(key: &Key, actor: String) -> KeyEventData {
         key_prefix: key.key_prefix.clone(),
         app_id: key.app_id,
         actor,
-    }
-}
-
-fn checked_scopes(texts: Option<&[String]>) -> ApiResult<Option<Scopes>> {
-    texts.map(|texts| Scopes::parse(texts).map_err(|why| Problem::field("scopes", why))).transpose()
-}
-
-/// Only admins take a key out of an application whose spending is limited.
-async fn check_may_leave_app(
-    tx: &mut Tx,
-    manager: &KeyManager,
-    key: &Key,
-    app_id: Option<AppId>,
-) -> ApiResult<()> {
-    let left = key.app_id.filter(|left| Some(*left) != app_id);
-    if let Some(left) = left
-        && manager.identity.role < Role::Admin
-        && store_budgets::limit_app(tx, manager.identity.org.id, left).await?
-    {
-        return Err(Problem::forbidden(
-            "the key's application or its team has a budget; only an admin can move the key out of it",
-        ));
-    }
-    Ok(())
-}
-
-async fn check_app(tx: &mut Tx, org: OrgId, app_id: Option<AppId>) -> ApiResult<()> {
-    match app_id {
-        Some(id) if apps::find(tx, org, id).await?.is_none() => {
-            Err(Problem::field("app_id", "no such application in this organization"))
-        }
-        _ => Ok(()),
     }
 }

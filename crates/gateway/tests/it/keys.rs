@@ -1,5 +1,6 @@
 //! API keys: formats, permissions, pagination, and what is stored.
 
+use gateway_core::time::HOUR;
 use gateway_store::testing::count;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -402,6 +403,20 @@ on_both!(only_hashes_of_keys_and_passwords_are_kept, |app| async move {
             assert!(!found, "a secret lies in {}", path.display());
         }
     }
+});
+
+on_both!(a_key_made_with_an_expiry_stops_working_then, |app| async move {
+    let ada = app.signup("acme").await;
+    let now = app.app.services.clock.now();
+    let at = now.plus(HOUR).to_string();
+    let key = app.create_key(&ada.token, json!({"name": "for an hour", "expires_at": at})).await;
+    assert_eq!(time(&key.answer["key"]["expires_at"]), now.plus(HOUR).0);
+    assert_eq!(app.status_with_key(&key.raw).await, 200);
+    app.app.services.clock.advance(HOUR + 1);
+    assert_eq!(app.status_with_key(&key.raw).await, 401);
+    let past = json!({"name": "late", "expires_at": now.to_string()});
+    let refused = app.post(KEYS, past).bearer(&ada.token).send().await;
+    assert_field_error(&refused, "expires_at");
 });
 
 on_both!(the_last_use_of_a_key_is_noted, |app| async move {

@@ -53,7 +53,7 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
       }}
     >
       <Part label="Input" rows={6} value={input} onChange={setInput} error={parts.input.problem ?? save.fields['input']} readOnly={permissionReason !== null} />
-      <Part label="Expected" rows={4} value={expected} onChange={setExpected} error={parts.expected.problem ?? save.fields['expected']} readOnly={permissionReason !== null} hint="Leave it empty when nothing certain is expected" />
+      <Part label="Expected" rows={4} value={expected} onChange={setExpected} error={parts.expected.problem ?? save.fields['expected']} readOnly={permissionReason !== null} hint="Leave empty if no particular answer is expected" />
       <Part label="Metadata" rows={3} value={metadata} onChange={setMetadata} error={parts.metadata.problem ?? save.fields['metadata']} readOnly={permissionReason !== null} onlyJson />
       {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}
       <div className="flex flex-wrap gap-2">

@@ -9,6 +9,7 @@ import { usePrefs } from '@/lib/prefs'
 import { useAction } from '@/lib/useAction'
 import { useNow } from '@/lib/useNow'
 import { Button, Code, Empty, ErrorPanel, Field, FormDialog, Input, NoMatch, Page, Pager, Section, SkeletonRows, Table, TextArea, type Column } from '@/ui'
+import { LastRun, useLastRuns } from '../evals/LastRun'
 
 const route = getRouteApi('/shell/datasets')
 type Dataset = Schemas['Dataset']
@@ -24,11 +25,13 @@ export function Datasets() {
   const datasets = list.data?.pages.flatMap((page) => page.datasets) ?? []
   const found = datasets.filter((dataset) => `${dataset.name} ${dataset.description}`.toLowerCase().includes(q.toLowerCase()))
   const search = (next: string) => void navigate({ to: '/datasets', search: { q: next || undefined }, replace: true })
+  const lastRuns = useLastRuns('dataset_id')
   const columns: Column<Dataset>[] = [
     { key: 'name', header: 'Dataset', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'description', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.description },
     { key: 'cases', header: 'Cases', number: true, cell: (row) => integer(row.case_count) },
     { key: 'version', header: 'Version', number: true, cell: (row) => (row.current_version === 0 ? '–' : `v${row.current_version}`) },
+    { key: 'run', header: 'Last run', from: 'md', cell: (row) => <LastRun run={lastRuns.get(row.id)} now={now} /> },
     { key: 'updated', header: 'Changed', from: 'sm', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   const create = (
@@ -37,7 +40,7 @@ export function Datasets() {
     </Button>
   )
   return (
-    <Page title="Datasets" about="Test cases that evals are run on, kept in versions" actions={datasets.length > 0 && create}>
+    <Page title="Datasets" about="Versioned test cases for evals" actions={datasets.length > 0 && create}>
       {list.isError ? (
         <ErrorPanel error={list.error} what="the datasets" onRetry={() => void list.refetch()} />
       ) : !list.data ? (
@@ -56,7 +59,7 @@ export function Datasets() {
           ) : (
             <Section flush>
               <Table label="Datasets" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/datasets/$datasetId', params: { datasetId: row.id } })} />
-              <Pager shown={found.length} what={found.length === 1 ? 'dataset' : 'datasets'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+              <Pager shown={found.length} what="datasets" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
             </Section>
           )}
         </>

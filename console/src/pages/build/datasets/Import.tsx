@@ -76,7 +76,7 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
       size="lg"
       onClose={close}
       title={`Import into ${dataset.name}`}
-      description="CSV, JSON or lines of JSON, in UTF-8. All rows are taken, or none."
+      description="CSV, JSON or JSON lines, in UTF-8. All rows are imported, or none."
       onSubmit={() => void send()}
       actions={
         <>

@@ -45,7 +45,7 @@ export function Sample({ dataset, version, onClose }: { dataset: Schemas['Datase
         <Field label="Cases" error={draw.fields['size']}>
           <Input type="number" required min={1} max={10000} autoFocus value={size} onChange={(event) => setSize(event.target.value)} />
         </Field>
-        <Field label="Seed" error={draw.fields['seed']} hint="Empty: one is chosen and shown">
+        <Field label="Seed" error={draw.fields['seed']} hint="Leave empty for a random one">
           <Input type="number" min={0} value={seed} onChange={(event) => setSeed(event.target.value)} />
         </Field>
       </div>

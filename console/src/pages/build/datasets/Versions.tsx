@@ -56,7 +56,7 @@ export function Versions({ dataset, search, set, onFreeze }: VersionsProps) {
     <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
       <Section flush>
         <Table label="Versions" columns={columns} rows={versions} rowKey={(row) => row.version} onOpen={(row) => set({ view: undefined, version: row.version })} />
-        <Pager shown={versions.length} what={versions.length === 1 ? 'version' : 'versions'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+        <Pager shown={versions.length} what="versions" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
       </Section>
       <Comparison dataset={dataset} versions={versions} from={search.base ?? dataset.current_version} to={search.version} set={set} />
     </div>

@@ -41,6 +41,7 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
   const close = () => setOpen(null)
   const permissionReason = usePermissionReason('member')
   const path = { evalId: value.id }
+  const isSampling = value.enabled && value.sample_rate > 0
   const toggle = async (enabled: boolean) => {
     try {
       await client.PUT('/api/v1/evals/{evalId}', { params: { path }, body: { enabled } })
@@ -85,7 +86,7 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
         </div>
         <Section title="Definition">
           <div className="flex flex-col gap-3">
-            <Switch label="Judge new requests" hint={permissionReason ?? (value.sample_rate === 0 ? 'Its share is 0%: only runs that are ordered' : `${percent(value.sample_rate)} of them, as they come`)} checked={value.enabled} disabled={permissionReason !== null} onChange={(event) => void toggle(event.target.checked)} />
+            <Switch label="Judge new requests" hint={permissionReason ?? (value.sample_rate === 0 ? 'Off: it runs only when you start it. Turn it on to choose a share of requests.' : `${percent(value.sample_rate)} of requests, as they arrive`)} checked={isSampling} disabled={permissionReason !== null} onChange={(event) => (value.sample_rate === 0 ? setOpen('edit') : void toggle(event.target.checked))} />
             <Json value={value.config} label="Config" />
           </div>
         </Section>
@@ -116,7 +117,7 @@ function RunOnLogs({ evalId, onClose }: { evalId: number; onClose(): void }) {
       size="sm"
       onClose={onClose}
       title="Run on logged requests"
-      description="Their stored answers are judged; no model is called again unless the eval itself asks one."
+      description="Evaluates the stored answers; no model is called unless the eval itself uses one."
       action={run}
       submit="Start run"
       fields={['limit', 'provider', 'model']}

@@ -55,7 +55,7 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
       size="lg"
       onClose={onClose}
       title={value ? `Change ${value.name}` : 'New eval'}
-      description={value && 'Runs under way keep the old definition.'}
+      description={value && 'Active runs keep the old definition.'}
       action={save}
       submit={value ? 'Save eval' : 'Create eval'}
       fields={Object.keys(save.fields)}
@@ -102,7 +102,7 @@ function OnlineSampling({ enabled, rate, isJudge, error, onEnabled, onRate }: On
         <Field
           label={`Share of new requests: ${percent(rate)}`}
           error={error}
-          hint={rate === 0 ? 'Only runs that are ordered' : requests === undefined ? undefined : `About ${compact(Math.round(requests * rate))} verdicts a day, going by the last one${isJudge ? '; each is a call of a model' : ''}`}
+          hint={rate === 0 ? 'It runs only when you start it' : requests === undefined ? undefined : `About ${compact(Math.round(requests * rate))} verdicts a day, going by the last one${isJudge ? '; each is a call of a model' : ''}`}
         >
           <Input type="range" className="!border-0 !px-0 accent-accent" min={0} max={1} step={0.01} value={rate} onChange={(event) => onRate(Number(event.target.value))} />
         </Field>

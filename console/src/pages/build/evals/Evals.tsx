@@ -9,6 +9,7 @@ import { useNow } from '@/lib/useNow'
 import { Badge, Button, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Section, SkeletonRows, Status, Table, type Column } from '@/ui'
 import { ViewLinks } from '../shared/ViewLinks'
 import { EvalForm } from './EvalForm'
+import { LastRun, useLastRuns } from './LastRun'
 import { RunList } from './RunList'
 import type { EvalsSearch } from './search'
 
@@ -24,7 +25,7 @@ export function Evals() {
   return (
     <Page
       title="Evals"
-      about="What makes an answer good, checked on logged requests and on datasets"
+      about="Checks of answers, run on logged requests and datasets"
       actions={
         <Button kind="primary" needs="member" icon={<Plus size={14} aria-hidden />} onClick={() => setCreating(true)}>
           New eval
@@ -52,10 +53,12 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
   const evals = list.data?.pages.flatMap((page) => page.evals) ?? []
   const found = evals.filter((one) => `${one.name} ${one.type} ${one.evaluator}`.toLowerCase().includes(q.toLowerCase()))
   const search = (next: string) => void navigate({ to: '/evals', search: { q: next || undefined }, replace: true })
+  const lastRuns = useLastRuns('eval_id')
   const columns: Column<Eval>[] = [
     { key: 'name', header: 'Eval', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'evaluator', header: 'By', cell: (row) => <span className="whitespace-nowrap"><code>{row.evaluator}</code> <Badge>{row.type}</Badge></span> },
     { key: 'live', header: 'New requests', from: 'sm', cell: (row) => (row.enabled && row.sample_rate > 0 ? <Status tone="ok">{percent(row.sample_rate)} judged</Status> : <Status tone="muted">{row.enabled ? 'on demand' : 'off'}</Status>) },
+    { key: 'run', header: 'Last run', from: 'sm', cell: (row) => <LastRun run={lastRuns.get(String(row.id))} now={now} /> },
     { key: 'changed', header: 'Changed', from: 'md', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   if (list.isError) return <ErrorPanel error={list.error} what="the evals" onRetry={() => void list.refetch()} />
@@ -75,7 +78,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
       ) : (
         <Section flush>
           <Table label="Evals" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/evals/$evalId', params: { evalId: String(row.id) } })} />
-          <Pager shown={found.length} what={found.length === 1 ? 'eval' : 'evals'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={found.length} what="evals" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
     </>

@@ -1,7 +1,7 @@
 import { useEffect, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
-import { duration, money } from '@/lib/format'
+import { cost, duration, money } from '@/lib/format'
 import { useShortcuts } from '@/lib/shortcuts'
 import { OutputOfLog } from '@/pages/observe/logs/Output'
 import { Badge, Button, Checkbox, Empty, ErrorPanel, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
@@ -67,9 +67,9 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
   const answer = run.target == null && run.dataset_id !== null && run.dataset_version === null ? 'Answer (as stored now)' : other ? 'Answer A' : 'Answer'
   const columns: Column<Result>[] = [
     { key: 'passed', header: other ? 'Verdict A' : 'Verdict', cell: (row) => <Verdict passed={row.passed} /> },
-    { key: 'input', header: 'Input', className: 'max-w-72 truncate', cell: (row) => subjectOf(row, inputs) },
-    ...(hasExpected ? [{ key: 'expected', header: 'Expected', className: 'max-w-60 truncate', from: 'lg' as const, cell: (row: Result) => <span title={inputs.get(row.case_id ?? '')?.expected}>{inputs.get(row.case_id ?? '')?.expected}</span> }] : []),
-    { key: 'answer', header: answer, className: 'max-w-72 truncate', from: 'md', cell: (row) => <Answer row={row} stored={inputs.get(row.case_id ?? '')?.output ?? ''} /> },
+    { key: 'input', header: 'Input', className: 'max-w-48 truncate 2xl:max-w-80', cell: (row) => subjectOf(row, inputs) },
+    ...(hasExpected ? [{ key: 'expected', header: 'Expected', className: 'max-w-40 truncate 2xl:max-w-60', from: 'lg' as const, cell: (row: Result) => <span title={inputs.get(row.case_id ?? '')?.expected}>{inputs.get(row.case_id ?? '')?.expected}</span> }] : []),
+    { key: 'answer', header: answer, className: 'max-w-48 truncate 2xl:max-w-80', from: 'md', cell: (row) => <Answer row={row} stored={inputs.get(row.case_id ?? '')?.output ?? ''} /> },
     ...(other ? otherColumns(other) : []),
     { key: 'score', header: 'Score', number: true, cell: (row) => row.score.toFixed(2) },
     ...(hasCalls
@@ -78,7 +78,7 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
           { key: 'latency', header: 'Latency', number: true, from: 'lg' as const, cell: (row: Result) => <Fact row={row} fact="latency" /> },
         ]
       : []),
-    ...(other ? [] : [{ key: 'details', header: 'Why', className: 'max-w-72 truncate text-muted', from: 'sm' as const, cell: (row: Result) => <span title={row.details}>{row.details}</span> }]),
+    ...(other ? [] : [{ key: 'details', header: 'Why', className: 'w-full max-w-0 min-w-24 truncate text-muted', from: 'sm' as const, cell: (row: Result) => <span title={row.details}>{row.details}</span> }]),
     {
       key: 'log',
       // Positioned inside the table, so that it does not widen the page when the table scrolls.
@@ -143,7 +143,7 @@ function otherColumns(other: OtherRun): Column<Result>[] {
         {
           key: 'other-answer',
           header: 'Answer B',
-          className: 'max-w-72 truncate',
+          className: 'max-w-48 truncate 2xl:max-w-80',
           from: 'md',
           cell: (row) => {
             const logId = of(row)?.log_id ?? null
@@ -173,7 +173,12 @@ function Verdict({ passed }: { passed: boolean }) {
 function Fact({ row, fact }: { row: Result; fact: 'cost' | 'latency' }) {
   const { call } = useCall(row.log_id)
   if (!call) return <>–</>
-  return <span className="whitespace-nowrap">{fact === 'latency' ? duration(call.latencyMs) : call.costUsd === null ? '–' : money(call.costUsd)}</span>
+  if (fact === 'latency') return <span className="whitespace-nowrap">{duration(call.latencyMs)}</span>
+  return (
+    <span className="whitespace-nowrap" title={money(call.costUsd)}>
+      {cost(call.costUsd)}
+    </span>
+  )
 }
 
 /** What was judged: the response of the logged request, or the output that the case holds. */

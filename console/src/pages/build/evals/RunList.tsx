@@ -36,6 +36,20 @@ export function useDatasetNames(): ReadonlyMap<string, string> {
   return useMemo(() => new Map(datasets.data?.datasets.map((one) => [one.id, one.name])), [datasets.data])
 }
 
+/** What was judged. On a phone the state has no column of its own. */
+function RunName({ run, dataset }: { run: Run; dataset: string | undefined }) {
+  return (
+    <>
+      <span className="block truncate max-sm:whitespace-normal" title={`Run ${run.id}`}>
+        {runTitle(run, dataset)}
+      </span>
+      <span className="text-xs text-muted sm:hidden">
+        <Status tone={RUN_TONE[run.status]}>{run.status}</Status>
+      </span>
+    </>
+  )
+}
+
 /** Runs, newest first. Polls while a run is active. */
 export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   const navigate = useNavigate()
@@ -51,13 +65,13 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   )
   const runs = list.data?.pages.flatMap((page) => page.runs) ?? []
   const columns: Column<Run>[] = [
-    { key: 'run', header: 'Run', className: 'max-w-96 min-w-40 truncate max-sm:max-w-44', cell: (row) => <span title={`Run ${row.id}`}>{runTitle(row, names.get(row.dataset_id ?? ''))}</span> },
-    ...(evalId === undefined ? [{ key: 'eval', header: 'Eval', className: 'max-w-48 truncate', cell: (row: Run) => evals.data?.evals.find((one) => one.id === row.eval_id)?.name ?? row.eval_id }] : []),
-    { key: 'status', header: 'State', cell: (row) => <Status tone={RUN_TONE[row.status]}>{row.status}</Status> },
+    { key: 'run', header: 'Run', className: 'w-full max-w-0 min-w-40', cell: (row) => <RunName run={row} dataset={names.get(row.dataset_id ?? '')} /> },
+    ...(evalId === undefined ? [{ key: 'eval', header: 'Eval', className: 'max-w-48 truncate', from: 'md' as const, cell: (row: Run) => evals.data?.evals.find((one) => one.id === row.eval_id)?.name ?? row.eval_id }] : []),
+    { key: 'status', header: 'State', from: 'sm', cell: (row) => <Status tone={RUN_TONE[row.status]}>{row.status}</Status> },
     {
       key: 'passed',
       header: 'Passed',
-      className: 'min-w-28',
+      className: 'min-w-24',
       cell: (row) => (
         <div className="pb-1">
           <span className="text-xs tabular-nums">{percent(passRate(row))}</span>
@@ -65,7 +79,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
         </div>
       ),
     },
-    { key: 'total', header: 'Judged', number: true, from: 'sm', cell: (row) => `${integer(row.completed)} of ${integer(row.total)}` },
+    { key: 'total', header: 'Judged', number: true, className: 'whitespace-nowrap', from: 'sm', cell: (row) => `${integer(row.completed)} of ${integer(row.total)}` },
     { key: 'at', header: 'Started', from: 'sm', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap">{ago(row.created_at, now)}</time> },
   ]
   return (
@@ -87,7 +101,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
       ) : (
         <Section flush>
           <Table label="Runs" columns={columns} rows={runs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/evals/runs/$runId', params: { runId: String(row.id) } })} />
-          <Pager shown={runs.length} what={runs.length === 1 ? 'run' : 'runs'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={runs.length} what="runs" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
     </>

@@ -79,7 +79,7 @@ export function RunOnDataset({ evalId, datasetId, version, initial, compareWith,
   return (
     <FormDialog size="lg" onClose={onClose} title="Run evals on a dataset" action={run} submit={runs > 1 ? `Start ${runs} runs` : 'Start run'} blocked={blocked}>
       {missing && <p className="text-muted">{missing}.</p>}
-      <EvalChoice chosen={evalIds} onChange={setChosenEvals} max={MAX_EVALS} none="There is no eval yet." about="Evals: each is a run of its own." />
+      <EvalChoice chosen={evalIds} onChange={setChosenEvals} max={MAX_EVALS} none="There is no eval yet." about="Each eval is a separate run." />
       <div className="grid gap-3 sm:grid-cols-2">
         {datasetId === undefined && (
           <Field label="Dataset">

@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router'
 import { BookText, EllipsisVertical, Maximize2, Minimize2, RotateCw, SlidersHorizontal, Square, Trash2 } from 'lucide-react'
-import { useState } from 'react'
+import { lazy, Suspense, useState } from 'react'
 import { cx } from '@/lib/cx'
 import { compact, duration, money } from '@/lib/format'
 import { Badge, Button, CopyButton, Menu, MenuItem } from '@/ui'
@@ -9,6 +9,8 @@ import { PromptPicker } from '../shared/PromptPicker'
 import { ParamFields } from './ParamFields'
 import { NO_PARAMS, type ColumnSetup, type Setup } from './setup'
 import { isRunning, type ColumnResult } from './usePlaygroundRuns'
+
+const Markdown = lazy(() => import('@/ui/Markdown'))
 
 interface ColumnCardProps {
   number: number
@@ -78,11 +80,12 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
 }
 
 function Output({ number, cell }: { number: number; cell: ColumnResult | undefined }) {
+  const [plain, setPlain] = useState(false)
   if (!cell) return <p className="flex-1 p-3 text-muted">The response will appear here.</p>
   return (
     <div className="relative flex min-h-0 flex-1 flex-col">
-      <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pr-10 break-words whitespace-pre-wrap', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>
-        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : cell.output}
+      <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pt-9 break-words', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>
+        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : <Words text={cell.output} plain={plain || cell.state !== 'done'} />}
         {cell.state === 'streaming' && <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />}
         {cell.failure && (
           <p role="alert" className={cx('rounded-sm border border-line bg-err-soft px-3 py-2 text-err', cell.output !== '' && 'mt-3')}>
@@ -93,11 +96,27 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
         {cell.state === 'done' && cell.output === '' && <span className="text-muted">{cell.run?.finish_reason === 'tool_calls' ? 'The model called a tool: open the log to see the call.' : 'The model answered without a text.'}</span>}
       </div>
       {cell.output !== '' && (
-        <div className="absolute top-1.5 right-3">
+        <div className="absolute top-1.5 right-3 flex items-center gap-1">
+          {cell.state === 'done' && (
+            <Button size="sm" kind="ghost" aria-pressed={plain} onClick={() => setPlain(!plain)}>
+              {plain ? 'Markdown' : 'Plain text'}
+            </Button>
+          )}
           <CopyButton value={cell.output} label={`Copy answer ${number}`} />
         </div>
       )}
     </div>
+  )
+}
+
+/** The answer as Markdown once it is complete; half of it may not be valid. */
+function Words({ text, plain }: { text: string; plain: boolean }) {
+  const words = <span className="whitespace-pre-wrap">{text}</span>
+  if (plain) return words
+  return (
+    <Suspense fallback={words}>
+      <Markdown text={text} />
+    </Suspense>
   )
 }
 

@@ -20,7 +20,7 @@ export function ParamFields({ params, onChange, placeholder }: { params: Params;
       </div>
       {open ? (
         <>
-          <Field label="Tools (JSON array)" hint="Tools are not run: a call of one is the answer">
+          <Field label="Tools (JSON array)" hint="Tools are not run; the tool call is shown as the answer">
             <TextArea mono rows={4} value={params.tools} placeholder={placeholder?.tools || '[{"type": "function", "function": {"name": "weather"}}]'} onChange={(event) => onChange({ ...params, tools: event.target.value })} />
           </Field>
           <Field label="JSON schema of the answer" hint="Sent as response_format">

@@ -33,7 +33,7 @@ export function SaveAsVersion({ setup, onClose }: { setup: Setup; onClose(): voi
       size="lg"
       onClose={onClose}
       title="Save as a version of a prompt"
-      description="Put variables such as {{name}} where the text will differ."
+      description="Use variables such as {{name}} for the parts that change."
       action={save}
       submit={existing ? `Save as version ${existing.version + 1}` : 'Create prompt'}
       blocked={existing?.content === content && 'It is the same as the latest version'}

@@ -20,7 +20,7 @@ export function Preview({ namespace, slug, version, content, variables, values, 
   const missing = variables.filter((name) => values[name] === undefined)
   const { rendered, error } = useRendered(namespace, slug, missing.length === 0 ? version : null, content, values)
   return (
-    <Section title="Preview" aside={version === null ? <Badge tone="warn" title="Put together in this page; what is saved is rendered by the gateway">draft</Badge> : <Badge>v{version}</Badge>}>
+    <Section title="Preview" aside={version === null ? <Badge tone="warn" title="Rendered in this page; saved versions are rendered by the gateway">draft</Badge> : <Badge>v{version}</Badge>}>
       <div className="flex flex-col gap-3">
         {variables.length === 0 && <p className="text-muted">This text has no variables.</p>}
         {variables.map((name) => (

@@ -50,7 +50,7 @@ export function Prompts() {
     </Button>
   )
   return (
-    <Page title="Prompts" about="Texts with variables, kept in versions and rendered by the gateway" actions={prompts.length > 0 && create}>
+    <Page title="Prompts" about="Versioned templates with variables, rendered by the gateway" actions={prompts.length > 0 && create}>
       {list.isError ? (
         <ErrorPanel error={list.error} what="the prompts" onRetry={() => void list.refetch()} />
       ) : !list.data ? (

@@ -38,7 +38,7 @@ export function SaveDialog({ base, draft, onClose, onSaved, onTheirs }: SaveDial
       size="lg"
       onClose={onClose}
       title={`Save as version ${base.version + 1}?`}
-      description="Requests that name no version get it at once."
+      description="Requests without a version use it at once."
       onSubmit={() => save.run(base.version)}
       actions={
         <>

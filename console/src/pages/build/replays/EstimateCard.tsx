@@ -28,11 +28,11 @@ export function EstimateCard({ estimate, busy, hint }: EstimateCardProps) {
       <dl className="grid grid-cols-[1fr_auto] gap-x-3 gap-y-1 tabular-nums">
         <dt className="text-muted">Requests</dt>
         <dd className="text-right font-medium">{integer(rows)}</dd>
-        <dt className="text-muted">Tokens, as before</dt>
+        <dt className="text-muted">Tokens</dt>
         <dd className="text-right">
           {compact(input)} in, {compact(output)} out
         </dd>
-        <dt className="text-muted">They cost</dt>
+        <dt className="text-muted">Original cost</dt>
         <dd className="text-right">{cost(before)}</dd>
         <dt className="text-muted">Expected cost</dt>
         <dd className="text-right font-medium">{after === null ? 'no price' : cost(after)}</dd>

@@ -51,7 +51,7 @@ export function NewReplay() {
   })
   const blocked = problem ?? (failure ? 'See the error in the estimate' : !estimate.data || !settled || estimate.isPlaceholderData ? 'The estimate is being made' : false)
   return (
-    <Page title="New replay" about="Requests are sent again as they were, except for what you change here. Their stored answers stay.">
+    <Page title="New replay" about="Requests are sent again unchanged, except for what you set here. The stored answers are kept.">
       <form
         className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(280px,360px)]"
         onSubmit={(event) => {
@@ -85,7 +85,7 @@ export function NewReplay() {
             <TargetFields value={changes} onChange={setChanges} />
           </Section>
           <Section title="3. Evals">
-            <EvalChoice chosen={evalIds} onChange={setEvalIds} max={MAX_EVALS} none="No evals yet: the replay compares cost, latency and answers." about="They judge the answers before and after." />
+            <EvalChoice chosen={evalIds} onChange={setEvalIds} max={MAX_EVALS} none="No evals yet: the replay compares cost, latency and answers." about="They score the answers before and after." />
           </Section>
         </div>
         <Section title="Estimate" className="lg:sticky lg:top-4">
@@ -95,7 +95,7 @@ export function NewReplay() {
             <Field label="Name (optional)" error={start.fields['name']}>
               <Input value={name} maxLength={100} placeholder="To the smaller model" onChange={(event) => setName(event.target.value)} />
             </Field>
-            <Field label="Stop at a cost of (USD, optional)" error={start.fields['max_cost_usd']} hint="It does not start if the estimate is higher, and stops when its calls have cost that much">
+            <Field label="Stop at a cost of (USD, optional)" error={start.fields['max_cost_usd']} hint="Does not start if the estimate is higher, and stops once this is spent">
               <Input type="number" min={0} step="any" value={maxCost} onChange={(event) => setMaxCost(event.target.value)} />
             </Field>
             {Object.keys(start.fields).every((field) => !['name', 'max_cost_usd'].includes(field)) && <ErrorLine error={start.error} />}

@@ -62,7 +62,7 @@ export function Replays() {
       ) : (
         <Section flush>
           <Table label="Replays" columns={columns} rows={replays} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/replays/$replayId', params: { replayId: String(row.id) } })} />
-          <Pager shown={replays.length} what={replays.length === 1 ? 'replay' : 'replays'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={replays.length} what="replays" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
     </Page>

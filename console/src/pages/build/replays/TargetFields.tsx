@@ -42,9 +42,9 @@ export function TargetFields({ value, onChange }: { value: Changes; onChange(val
   const params = parseObject(value.params)
   return (
     <div className="flex flex-col gap-3">
-      <Checkbox label="Another model" hint="Otherwise each request goes to its own model again." checked={value.withModel} onChange={(event) => onChange({ ...value, withModel: event.target.checked })} />
+      <Checkbox label="Another model" hint="Otherwise each request uses its original model." checked={value.withModel} onChange={(event) => onChange({ ...value, withModel: event.target.checked })} />
       {value.withModel && <ModelPicker provider={value.provider} model={value.model} onChange={(provider, model) => onChange({ ...value, provider, model })} />}
-      <PromptPicker value={prompt} onChange={(next) => onChange({ ...value, prompt: next, values: {} })} none="Unchanged: the prompt that each request had" hint="Inserted instead of the prompt that a request named" />
+      <PromptPicker value={prompt} onChange={(next) => onChange({ ...value, prompt: next, values: {} })} none="Unchanged: the prompt that each request had" hint="Replaces the prompt of the original request" />
       {prompt && detail.data && detail.data.variables.length > 0 && (
         <fieldset className="flex flex-col gap-2">
           <legend className="mb-1 text-xs text-muted">Logs do not keep the values of variables: these are used for all requests.</legend>
@@ -55,7 +55,7 @@ export function TargetFields({ value, onChange }: { value: Changes; onChange(val
           ))}
         </fieldset>
       )}
-      <Field label="Parameters (JSON, optional)" hint="Fields of the request that are replaced" error={params.problem}>
+      <Field label="Parameters (JSON, optional)" hint="Merged into each request" error={params.problem}>
         <TextArea mono rows={2} className="!min-h-[30px]" placeholder='{"temperature": 0}' value={value.params} onChange={(event) => onChange({ ...value, params: event.target.value })} />
       </Field>
     </div>

@@ -17,7 +17,7 @@ type List = Schemas['InstallLinkList']
 /** How agents install the organization's skills: with a key, or from links with a secret token. */
 export function Install() {
   return (
-    <Page title="Install" about="Ready commands that bring the skills that passed to agents, and keep them up to date">
+    <Page title="Install" about="Commands that install approved skills for agents and keep them up to date">
       <SkillsLayout current="install">
         <Load />
       </SkillsLayout>
@@ -69,7 +69,7 @@ function Links({ list }: { list: List }) {
         <Empty icon={<LinkIcon size={24} aria-hidden />} title="No install links" action={create}>
           {list.enabled
             ? 'A link lets hosts that cannot send a key install your skills. Everyone who knows it can read them, so make one per team and revoke it when it is not needed.'
-            : 'Links are off in this installation. The operator switches them on with GATEWAY_INSTALL_LINKS=true. With a key, the commands below work all the same.'}
+            : 'Install links are off on this server. The operator switches them on with GATEWAY_INSTALL_LINKS=true. With a key, the commands below work all the same.'}
         </Empty>
       ) : (
         <Section title="Install links" aside={create} flush>
@@ -114,7 +114,7 @@ function NewLinkDialog({ onClose, onCreated }: { onClose(): void; onCreated(link
     onCreated(link)
   })
   return (
-    <FormDialog title="New install link" description="Its address is the credential, and is shown once." action={create} submit="Create link" blocked={!name.trim() && 'Name the link'} fields={['name', 'expires_at']} onClose={onClose}>
+    <FormDialog title="New install link" description="Its URL is the credential, and is shown once." action={create} submit="Create link" blocked={!name.trim() && 'Name the link'} fields={['name', 'expires_at']} onClose={onClose}>
       <Field label="Name" hint="Who uses it" error={create.fields['name']}>
         <Input value={name} onChange={(event) => setName(event.target.value)} placeholder="Laptops of the web team" />
       </Field>
@@ -165,7 +165,7 @@ function WithKey({ list }: { list: List }) {
       <Snippets
         label="Commands with a key"
         snippets={[
-          { name: 'git', code: `git -c http.extraHeader="X-Gateway-Key: $GATEWAY_KEY" \\\n  clone ${base}/skills.git team-skills`, note: 'A pull brings what has passed since.' },
+          { name: 'git', code: `git -c http.extraHeader="X-Gateway-Key: $GATEWAY_KEY" \\\n  clone ${base}/skills.git team-skills`, note: 'Run git pull to get skills approved since then.' },
           { name: 'Claude Code', code: `git -c http.extraHeader="X-Gateway-Key: $GATEWAY_KEY" \\\n  clone ${base}/skills.git team-skills\nclaude plugin marketplace add ./team-skills`, note: 'The clone is a marketplace with a plugin for each skill, and all-skills.' },
           { name: 'curl', code: `curl -H "X-Gateway-Key: $GATEWAY_KEY" \\\n  ${base}/.well-known/agent-skills/index.json` },
         ]}

@@ -39,7 +39,7 @@ export function NewSkill({ onClose }: { onClose(): void }) {
       size="lg"
       onClose={onClose}
       title="New skill"
-      description="A SKILL.md as agents load it. It is judged as soon as it is saved."
+      description="A SKILL.md file. It is evaluated when you save it."
       onSubmit={create.run}
       actions={
         <>

@@ -67,7 +67,7 @@ function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
           <div className="flex flex-col gap-3">
             <Slider label="Threshold to pass" value={threshold} shown={threshold.toFixed(2)} disabled={isReadOnly} onChange={setThreshold} />
             <Preview weights={weights} threshold={threshold} />
-            <Field label="Sources that count" hint="internal is our own judge; others send verdicts through the API" error={save.fields['allowed_verdict_sources']}>
+            <Field label="Sources that count" hint="internal is the built-in judge; others send verdicts through the API" error={save.fields['allowed_verdict_sources']}>
               <Input mono disabled={isReadOnly} value={sources} onChange={(event) => setSources(event.target.value)} />
             </Field>
           </div>

@@ -22,7 +22,7 @@ export function Shelf() {
   return (
     <DockedDrawer open={search.skill !== undefined} onClose={() => set({ skill: undefined })} label="Skill of the shelf" head={<h2 className="py-1 text-base">On the shelf</h2>} content={search.skill && <ShelfDetail skillId={search.skill} />}>
       <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
-        <Page title="Shelf" about="Skills that organizations of this installation have published">
+        <Page title="Shelf" about="Skills published by organizations on this server">
           <SkillsLayout current="shelf">
             <Cards search={search} set={set} />
           </SkillsLayout>
@@ -52,7 +52,7 @@ function Cards({ search, set }: { search: ShelfSearch; set(change: Partial<Shelf
           <NoMatch what="skills" onClear={() => set({ q: undefined })} />
         ) : (
           <Empty icon={<LibraryBig size={24} aria-hidden />} title="The shelf is empty">
-            Publish a skill of yours that has passed its evaluation, and everybody here can adopt it.
+            Publish a skill that passed its evaluation, and every organization on this server can copy it.
           </Empty>
         )
       ) : (

@@ -25,7 +25,7 @@ type Skill = Schemas['Skill']
 export function SkillPage() {
   const { skillId } = route.useParams()
   return (
-    <PlanGate needs="skill_marketplace" name="Skills" about="Instructions for agents, judged before they are shared.">
+    <PlanGate needs="skill_marketplace" name="Skills" about="Instructions for agents, evaluated before they are shared.">
       <Loading skillId={skillId} />
     </PlanGate>
   )

@@ -26,7 +26,7 @@ export function Skills() {
     </Button>
   )
   return (
-    <Page title="Skills" about="Instructions that agents load, judged before they are shared" actions={me.hasEntitlement('skill_marketplace') && create}>
+    <Page title="Skills" about="Instructions for agents, evaluated before they are shared" actions={me.hasEntitlement('skill_marketplace') && create}>
       <SkillsLayout current="mine">
         <List action={create} />
       </SkillsLayout>
@@ -72,7 +72,7 @@ function List({ action }: { action: ReactNode }) {
       ) : (
         <Section flush>
           <Table label="Skills" columns={columns} rows={found} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/skills/$skillId', params: { skillId: row.id } })} />
-          <Pager shown={found.length} what={found.length === 1 ? 'skill' : 'skills'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Pager shown={found.length} what="skills" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
     </>

@@ -5,7 +5,7 @@ import { ViewLinks } from '../shared/ViewLinks'
 /** Layout of the skill pages: plan gate and navigation. */
 export function SkillsLayout({ current, children }: { current: 'mine' | 'shelf' | 'rubric' | 'install'; children: ReactNode }) {
   return (
-    <PlanGate needs="skill_marketplace" name="Skills" about="Instructions for agents, written here, judged before they are published, and shared on a shelf that all organizations of this installation see.">
+    <PlanGate needs="skill_marketplace" name="Skills" about="Instructions for agents, evaluated before they are published, and shared with all organizations on this server.">
       <ViewLinks
         label="Parts of skills"
         links={[

@@ -94,8 +94,8 @@ function Numbers({ config: { status } }: { config: Config }) {
   const figures: [string, string, string?][] = [
     ['Delivered', integer(status.delivered)],
     ['Waiting', integer(status.lag), status.lag > 1000 ? 'text-warn' : undefined],
-    ['Failed tries', integer(status.failed), status.failed > 0 ? 'text-err' : undefined],
-    ['Given up', integer(status.dropped), status.dropped > 0 ? 'text-err' : undefined],
+    ['Failed attempts', integer(status.failed), status.failed > 0 ? 'text-err' : undefined],
+    ['Dropped', integer(status.dropped), status.dropped > 0 ? 'text-err' : undefined],
   ]
   return (
     <dl className="grid grid-cols-2 gap-x-4 gap-y-2 sm:grid-cols-5">

@@ -63,7 +63,7 @@ export function Import() {
   const writes = result ? result.changes.created.length + result.changes.replaced.length : 0
   const canApply = result !== null && !result.applied
   return (
-    <Page title="Import" about="Bring providers, models and keys of another gateway. First you read the plan; nothing is written until you apply it.">
+    <Page title="Import" about="Bring providers, models and keys from another gateway. You review a plan first; nothing changes until you apply it.">
       <form
         className="flex flex-col gap-4"
         onSubmit={(event) => {
@@ -99,7 +99,7 @@ export function Import() {
         {Object.keys(plan.fields).length === 0 && <ErrorLine error={plan.error} />}
         <div>
           <Button kind={result ? 'plain' : 'primary'} type="submit" needs="admin" busy={plan.busy} blocked={text.trim() === '' && 'Choose a file or paste its text first'}>
-            Read the plan
+            Review plan
           </Button>
         </div>
       </form>

@@ -20,7 +20,7 @@ interface Props {
   onAct: (kind: KeyAct, key: Key) => void
 }
 
-const TONES: Record<KeyState, Tone> = { active: 'ok', rotating: 'warn', expired: 'muted', revoked: 'muted' }
+const TONES: Record<KeyState, Tone> = { active: 'ok', expiring: 'warn', expired: 'muted', revoked: 'muted' }
 const MAX_VISIBLE_SCOPES = 2
 
 export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
@@ -28,7 +28,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   const spendOf = useKeySpend(now)
   const stateText = (key: Key): string => {
     const state = keyState(key, now)
-    return state === 'rotating' ? `rotating until ${time(key.expires_at, zone)}` : state
+    return state === 'expiring' ? `active until ${time(key.expires_at, zone, 'date')}` : state
   }
   const columns: Column<Key>[] = [
     {
@@ -45,7 +45,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
       key: 'state',
       header: 'State',
       cell: (key) => (
-        <Status tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
+        <Status wrap tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
           {stateText(key)}
         </Status>
       ),
@@ -64,7 +64,12 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
     },
     {
       key: 'actions',
-      header: <span className="sr-only">Actions</span>,
+      // Positioned inside the table, so that it does not widen the page when the table scrolls.
+      header: (
+        <span className="relative">
+          <span className="sr-only">Actions</span>
+        </span>
+      ),
       className: 'w-10 text-right',
       cell: (key) => <Actions name={key.name} usable={isUsable(key, now)} blocked={!mayManage(key) && 'Only admins and the person who created it'} onAct={(kind) => onAct(kind, key)} />,
     },

@@ -42,7 +42,7 @@ export function Keys() {
     </Button>
   )
   return (
-    <Page title="Keys" about="Machines call the gateway with a key. It is shown once, and can be limited to providers and models." actions={keys.length > 0 && create}>
+    <Page title="Keys" about="Programs call the gateway with a key. It is shown once, and can be limited to providers and models." actions={keys.length > 0 && create}>
       {list.isPending ? (
         <SkeletonRows />
       ) : list.isError ? (
@@ -77,7 +77,7 @@ export function Keys() {
             ) : (
               <KeyTable keys={shown} names={names} now={now} mayManage={mayManage} onAct={(kind, key) => (kind === 'history' ? setPast(key) : setOpen({ kind, apiKey: key }))} />
             )}
-            <Pager shown={shown.length} what={shown.length === 1 ? 'key' : 'keys'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+            <Pager shown={shown.length} what="keys" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
           </Section>
         </>
       )}

@@ -28,7 +28,7 @@ export function RotateKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
     <FormDialog
       onClose={onClose}
       title={`Rotate ${apiKey.name}`}
-      description="The new key has the same name, scopes and application."
+      description={`The new key has the same name, scopes and application.${apiKey.expires_at === null ? '' : ' It does not expire.'}`}
       action={rotate}
       submit="Rotate key"
       fields={['overlap_hours']}

@@ -26,7 +26,7 @@ export function ScopeBuilder({ choice, onChoice, scopes, problem }: Props) {
   return (
     <fieldset className="flex flex-col gap-3">
       <legend className="mb-1 text-sm font-medium">For</legend>
-      <Radio {...use('proxy')} label="Calling models" hint="All providers and models. In the management API it sees only its own log rows and usage. Right for applications." />
+      <Radio {...use('proxy')} label="Calling models" hint="All providers and models. In the management API it sees only its own log rows and usage. Use it for applications." />
       <Radio {...use('some')} label="Calling some providers or models" hint="A call must match one of the providers and one of the models; a list left empty allows all. It acts as a member, and sees only its own log rows and usage." />
       {choice.use === 'some' && (
         <div className="ml-6 grid gap-3 sm:grid-cols-2">
@@ -35,7 +35,7 @@ export function ScopeBuilder({ choice, onChoice, scopes, problem }: Props) {
           <Preview scopes={scopes} problem={problem} offers={providers} />
         </div>
       )}
-      <Radio {...use('mcp')} label="Using MCP servers" hint="Servers or tools of them: * for all, github, github/get_*. It calls no model. Right for agents that have a model of their own." />
+      <Radio {...use('mcp')} label="Using MCP servers" hint="Servers or tools of them: * for all, github, github/get_*. It calls no model. Use it for agents with their own model." />
       {choice.use === 'mcp' && <div className="ml-6">{mcp}</div>}
       <Radio {...use('read')} label="Reading" hint="What a viewer may read: logs, usage and settings of the whole organization. It calls no model." />
       <Radio {...use('everything')} label="Everything" hint="Also manages the organization as an admin would: members, keys, providers, budgets, webhooks, and every log row with its texts. Every holder of the key has all of that; do not put it into an application." />

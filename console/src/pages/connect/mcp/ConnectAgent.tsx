@@ -12,7 +12,7 @@ export function ConnectAgent({ servers, only, onClose }: { servers: readonly Sch
   const choice = { origin: location.origin, server }
   if (creating) return <KeyForm apiKey={null} initialScopes={[`mcp:${server ?? '*'}`]} onClose={onClose} />
   return (
-    <Dialog open onClose={onClose} size="lg" title="Connect an agent" description="Add the gateway to the agent as one MCP server. It sees the tools that its key may use." actions={<Button onClick={onClose}>Close</Button>}>
+    <Dialog open onClose={onClose} size="lg" title="Connect an agent" description="Add the gateway to the agent as one MCP server. The agent sees the tools its key may use." actions={<Button onClick={onClose}>Close</Button>}>
       <div className="flex flex-wrap items-end gap-3">
         <Field label="Servers" className="min-w-56">
           <Select value={server ?? ''} onChange={(event) => setServer(event.target.value || null)} options={[{ value: '', label: 'All that the key may use' }, ...servers.map(({ name }) => ({ value: name, label: name }))]} />

@@ -49,7 +49,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
     <FormDialog onClose={onClose} size="lg" title={server ? `Edit ${server.name}` : 'Add MCP server'} action={save} submit={server ? 'Save server' : 'Add server'} fields={FIELDS}>
       <div className="grid gap-3 sm:grid-cols-3">
         {server === null && (
-          <Field label="Name" hint="It begins the names of the tools: github__get_issue." error={fields['name']}>
+          <Field label="Name" hint="Prefix of tool names: github__get_issue." error={fields['name']}>
             <Input mono required autoFocus pattern="[a-z0-9\-]{1,32}" title="Lower-case letters, digits and dashes, at most 32" value={draft.name} placeholder="github" onChange={(event) => set({ name: event.target.value })} />
           </Field>
         )}
@@ -87,8 +87,8 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
         </Field>
       )}
       <div className="grid gap-3 sm:grid-cols-2">
-        <Switch label="Approve changed tools" hint="Hides tools that are new or have changed until an admin approves them." checked={draft.pin} onChange={(event) => set({ pin: event.target.checked })} />
-        <Switch label="Read-only tools" hint="Offers only tools that say that they change nothing." checked={draft.readOnly} onChange={(event) => set({ readOnly: event.target.checked })} />
+        <Switch label="Approve changed tools" hint="Hides new and changed tools until an admin approves them." checked={draft.pin} onChange={(event) => set({ pin: event.target.checked })} />
+        <Switch label="Read-only tools" hint="Offers only tools that are marked read-only." checked={draft.readOnly} onChange={(event) => set({ readOnly: event.target.checked })} />
         <Switch label="Enabled" checked={draft.enabled} onChange={(event) => set({ enabled: event.target.checked })} />
       </div>
       <details className="rounded-sm border border-line px-3 py-2">
@@ -116,7 +116,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
             <Select value={draft.transport === 'http' ? 'auto' : draft.transport} onChange={(event) => set({ transport: event.target.value as ServerDraft['transport'] })} options={TRANSPORTS} />
           </Field>
           <Switch label="Tell the server who calls" hint="A signed token in X-Gateway-Identity." checked={draft.tellsIdentity} onChange={(event) => set({ tellsIdentity: event.target.checked })} />
-          <Field label="Instructions for agents" hint="In place of the server’s own text." error={fields['instructions']} className="sm:col-span-2">
+          <Field label="Instructions for agents" hint="Replaces the server’s own text." error={fields['instructions']} className="sm:col-span-2">
             <TextArea rows={2} value={draft.instructions} onChange={(event) => set({ instructions: event.target.value })} />
           </Field>
         </div>

@@ -27,7 +27,7 @@ export function ModelEditor({ draft, problems, onChange, readOnly, isNew }: Mode
         <Section title="General">
           <div className="flex flex-col gap-3">
             {isNew && (
-              <Field label="Name" hint="What applications ask for. A * at the end makes it a pattern. It never changes." error={problems['name']} className="max-w-md">
+              <Field label="Name" hint="The name applications use. A * at the end makes it a pattern. It cannot be changed later." error={problems['name']} className="max-w-md">
                 <Input mono required autoFocus value={draft.name} placeholder="gpt-4o" onChange={(event) => set({ name: event.target.value })} />
               </Field>
             )}
@@ -36,7 +36,7 @@ export function ModelEditor({ draft, problems, onChange, readOnly, isNew }: Mode
             </Field>
             <div className="flex flex-wrap gap-x-6 gap-y-2">
               <Switch label="Enabled" hint="Off: calls are refused." checked={draft.enabled} onChange={(event) => set({ enabled: event.target.checked })} />
-              <Switch label="Hidden" hint="Not in the list of models, but usable." checked={draft.hidden} onChange={(event) => set({ hidden: event.target.checked })} />
+              <Switch label="Hidden" hint="Not listed, but can be called." checked={draft.hidden} onChange={(event) => set({ hidden: event.target.checked })} />
             </div>
           </div>
         </Section>
@@ -91,7 +91,7 @@ function Limits({ draft, problems, set }: LimitsProps) {
           )}
         </div>
         <div className="grid gap-3 sm:grid-cols-3">
-          <Field label="Prompt cache" hint="Marks for the caches of providers, for calls without X-Gateway-Prompt-Cache.">
+          <Field label="Prompt cache" hint="Uses provider prompt caches, for calls without X-Gateway-Prompt-Cache.">
             <Select
               value={prompt_cache.mode}
               onChange={(event) => set({ prompt_cache: { ...prompt_cache, mode: event.target.value as ModelDraft['prompt_cache']['mode'] } })}

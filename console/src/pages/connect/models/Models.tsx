@@ -38,7 +38,7 @@ export function Models() {
   return (
     <Page
       title="Models"
-      about="What a model name means: which providers and models serve it, in which order. Applications ask for the name; it changes here, in one place."
+      about="A name for one or more provider models. Applications use the name; you change what is behind it here."
       actions={
         models.length > 0 && (
           <>
@@ -80,10 +80,10 @@ export function Models() {
           ) : (
             <Section flush>
               <ModelTable models={found} />
-              <Pager shown={found.length} what={found.length === 1 ? 'model' : 'models'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+              <Pager shown={found.length} what="models" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
             </Section>
           )}
-          <p className="text-xs text-muted">Requests, errors and cost are those of the target models in the chosen range, by whichever name they were called.</p>
+          <p className="text-xs text-muted">Requests, errors and cost of the target models in this time range, including calls that named them directly.</p>
         </>
       )}
     </Page>

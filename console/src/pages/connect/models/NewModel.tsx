@@ -30,7 +30,7 @@ export function NewModel() {
     if (Object.keys(problems).length > 0) setProblems(toDefinition(next).problems)
   }
   return (
-    <Page title="New model" about="Applications ask for its name with X-Gateway-Provider: auto.">
+    <Page title="New model" about="Applications call it by name, with X-Gateway-Provider: auto.">
       <form
         className="flex max-w-[960px] min-w-0 flex-col gap-4"
         onSubmit={(event) => {

@@ -8,7 +8,7 @@ import { isPlace, MODES, type ModelDraft, type StrategyDraft, type TargetDraft }
 export function RouteGraph({ draft }: { draft: ModelDraft }) {
   return (
     <div className="overflow-x-auto p-3" role="region" tabIndex={0} aria-label="Route">
-      <div className="flex w-max min-w-full items-center">
+      <div className={`flex w-max min-w-full items-center ${STACKED}`}>
         <Node>
           <code className="font-medium">{draft.name || 'name'}</code>
         </Node>
@@ -21,15 +21,15 @@ export function RouteGraph({ draft }: { draft: ModelDraft }) {
 function Branch({ strategy, targets }: { strategy: StrategyDraft; targets: readonly TargetDraft[] }) {
   return (
     <>
-      <Line />
-      <span className="rounded-full bg-accent-soft px-2 text-xs leading-5 font-medium whitespace-nowrap text-accent">{MODES[strategy.mode].name.toLowerCase()}</span>
-      <Line />
-      <ol className="grid grid-cols-[auto_auto_auto] gap-y-1.5 border-l border-line-strong py-0.5">
+      <Line between />
+      <span className="rounded-full bg-accent-soft px-2 text-xs leading-5 font-medium whitespace-nowrap text-accent max-sm:ml-3">{MODES[strategy.mode].name.toLowerCase()}</span>
+      <Line between />
+      <ol className="grid grid-cols-[auto_auto_auto] gap-y-1.5 border-l border-line-strong py-0.5 max-sm:ml-6 max-sm:grid-cols-[auto_auto_minmax(0,1fr)]">
         {targets.map((target, index) => (
           <li key={target.key} className="col-span-3 grid grid-cols-subgrid items-center">
             <Line />
             <span className="px-2 text-xs whitespace-nowrap text-muted">{reasonOf(strategy, targets, index)}</span>
-            <span className="flex items-center">
+            <span className={`flex items-center ${STACKED}`}>
               <Node color={target.group ? undefined : colorOf(target.provider)}>{target.group ? <span className="text-muted">{isPlace(target.id) || target.id === '' ? 'group' : target.id}</span> : <TargetName target={target} />}</Node>
               {target.group && <Branch strategy={target.group.strategy} targets={target.group.targets} />}
             </span>
@@ -49,11 +49,14 @@ function TargetName({ target }: { target: TargetDraft }) {
   )
 }
 
-const Line = () => <span className="h-px w-4 shrink-0 bg-line-strong" aria-hidden />
+/** On a phone what comes next is below instead of beside. */
+const STACKED = 'max-sm:w-auto max-sm:min-w-0 max-sm:flex-col max-sm:items-start max-sm:gap-1.5'
+
+const Line = ({ between = false }: { between?: boolean }) => <span className={`h-px w-4 shrink-0 bg-line-strong ${between ? 'max-sm:hidden' : ''}`} aria-hidden />
 
 const Node = ({ children, color }: { children: ReactNode; color?: string | undefined }) => (
-  <span className="flex items-center gap-2 rounded-sm border border-line bg-surface px-2 py-1 whitespace-nowrap">
-    {color && <span className="size-2 rounded-full" style={{ background: color }} aria-hidden />}
+  <span className="flex items-center gap-2 rounded-sm border border-line bg-surface px-2 py-1 break-all sm:whitespace-nowrap">
+    {color && <span className="size-2 shrink-0 rounded-full" style={{ background: color }} aria-hidden />}
     {children}
   </span>
 )

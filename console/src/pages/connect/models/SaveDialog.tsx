@@ -33,7 +33,7 @@ export function SaveDialog({ latest, definition, onClose, onSaved, onRefused }: 
       size="lg"
       onClose={onClose}
       title={`Save ${latest.name} as version ${latest.version + 1}?`}
-      description="The next request gets it; other nodes within a second."
+      description="Takes effect with the next request; on other nodes within a second."
       onSubmit={save.run}
       actions={
         <>

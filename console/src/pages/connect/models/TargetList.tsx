@@ -183,10 +183,10 @@ function More({ at, target, problems, set }: PartProps) {
     <details open={isUsed || fields.some((field) => problem(field) !== undefined)}>
       <summary className="text-xs text-muted">Parameters and limits of this target</summary>
       <div className="mt-2 grid gap-3 sm:grid-cols-2">
-        <Field label="Parameters" hint="JSON; set in the body, whatever the caller sent." error={problem('params')}>
+        <Field label="Parameters" hint="JSON; always set in the body." error={problem('params')}>
           <TextArea mono rows={2} value={target.params} placeholder='{"temperature": 0}' onChange={(event) => set({ params: event.target.value })} />
         </Field>
-        <Field label="Defaults" hint="JSON; set where the caller has set nothing." error={problem('defaults')}>
+        <Field label="Defaults" hint="JSON; set unless the caller sets it." error={problem('defaults')}>
           <TextArea mono rows={2} value={target.defaults} placeholder='{"max_tokens": 1024}' onChange={(event) => set({ defaults: event.target.value })} />
         </Field>
         <Field label="Timeout, ms" error={problem('timeout_ms')}>

@@ -34,7 +34,7 @@ export function Traffic({ model }: { model: Model }) {
           ))}
         </ul>
       )}
-      <p className="mt-2 text-xs text-muted">By whichever name they were called.</p>
+      <p className="mt-2 text-xs text-muted">Includes calls that named the target directly.</p>
     </Section>
   )
 }

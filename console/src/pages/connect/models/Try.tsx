@@ -65,7 +65,7 @@ export function Try({ model, isDraft }: { model: Model; isDraft: boolean }) {
           <Field label="Message">
             <TextArea rows={3} value={message} onChange={(event) => setMessage(event.target.value)} />
           </Field>
-          <Field label="Parameters" hint="JSON, such as a temperature that a condition asks about. Metadata and headers of applications cannot be set here.">
+          <Field label="Parameters" hint="JSON, such as a temperature that a condition tests. Metadata and headers cannot be set here.">
             <Input mono value={params} placeholder='{"temperature": 0.5}' onChange={(event) => setParams(event.target.value)} />
           </Field>
           <div className="flex flex-wrap items-center gap-3">

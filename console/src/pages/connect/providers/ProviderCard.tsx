@@ -54,13 +54,13 @@ export function ProviderCard({ offer, health, onEdit, onRemove }: { offer: Offer
       <div className="flex flex-wrap items-center gap-2 text-xs text-muted">
         <Status tone={offer.configured ? 'ok' : 'muted'}>{isSandbox ? 'built in, needs no account' : offer.configured ? credentialOf(stored) : 'no credential'}</Status>
         {offer.openBreakers.length > 0 && (
-          <Status tone="err" title="They failed repeatedly. Routes with several targets skip them until a trial request succeeds.">
+          <Status wrap tone="err" title="They failed repeatedly. Routes with several targets skip them until a trial request succeeds.">
             circuit breaker open: {offer.openBreakers.map((model) => (model === '*' ? 'all models' : model)).join(', ')}
           </Status>
         )}
         {health && (
           <Link to="/logs" search={{ query: term('provider', offer.name), range: '1h' }} className="hover:underline">
-            <Status tone={health.tone}>{health.text}</Status>
+            <Status wrap tone={health.tone}>{health.text}</Status>
           </Link>
         )}
       </div>
@@ -74,7 +74,7 @@ export function ProviderCard({ offer, health, onEdit, onRemove }: { offer: Offer
           Test
         </Button>
         <span className="min-w-0 flex-1 text-xs" role="status">
-          {test.error ? <Status tone="err">{test.error.message}</Status> : result && <TestResult result={result} />}
+          {test.error ? <Status wrap tone="err">{test.error.message}</Status> : result && <TestResult result={result} />}
         </span>
       </div>
       {result?.error && <p className="rounded-sm bg-err-soft px-2 py-1 text-xs break-words text-err">{result.error}</p>}

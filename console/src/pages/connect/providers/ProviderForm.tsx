@@ -17,7 +17,7 @@ interface Props {
 }
 
 const ADDRESS_HINTS: Readonly<Record<string, string>> = { 'azure-openai': 'The endpoint of your resource: https://NAME.openai.azure.com. There is no common address.' }
-const KEY_HINTS: Readonly<Record<string, string>> = { bedrock: 'The access key, written ID:SECRET. Sealed with the master key; nobody can read it back.' }
+const KEY_HINTS: Readonly<Record<string, string>> = { bedrock: 'The access key, written ID:SECRET. Encrypted with the master key; nobody can read it back.' }
 
 /** Creates or replaces the configuration of a provider. Secrets are write-only. */
 export function ProviderForm({ offer, kinds, onClose }: Props) {
@@ -53,25 +53,25 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
     <FormDialog
       onClose={onClose}
       title={offer ? `${stored ? 'Edit' : 'Connect'} ${offer.name}` : 'Add custom provider'}
-      description={offer ? undefined : 'Any address that speaks like one of the built-in providers.'}
+      description={offer ? undefined : 'Any endpoint that is compatible with a built-in provider.'}
       action={save}
       submit={offer ? 'Save' : 'Add provider'}
       fields={['name', 'models', 'kind', 'api_key', 'base_url', 'headers']}
     >
       {!offer && (
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Name" hint="What X-Gateway-Provider will say." error={save.fields['name']}>
+          <Field label="Name" hint="The value for X-Gateway-Provider." error={save.fields['name']}>
             <Input mono required autoFocus value={name} placeholder="our-models" onChange={(event) => setName(event.target.value)} />
           </Field>
-          <Field label="Speaks as" hint="Its wire format and way of authenticating." error={save.fields['kind']}>
+          <Field label="Speaks as" hint="Its wire format and authentication." error={save.fields['kind']}>
             <Select value={kind} onChange={(event) => setKind(event.target.value)} options={kinds} />
           </Field>
         </div>
       )}
-      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : KEY_HINTS[kind] ?? 'Sealed with the master key; nobody can read it back.'} error={save.fields['api_key']}>
+      <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : KEY_HINTS[kind] ?? 'Encrypted with the master key; nobody can read it back.'} error={save.fields['api_key']}>
         <SecretInput mono autoComplete="off" autoFocus={offer !== null} value={apiKey} placeholder={stored?.has_api_key ? 'set – replace' : ''} onChange={(event) => setApiKey(event.target.value)} />
       </Field>
-      <Field label="Base URL" hint={isCustom ? 'Paths of requests are appended as they are.' : (ADDRESS_HINTS[kind] ?? 'Leave empty for the provider’s own address.')} error={save.fields['base_url']}>
+      <Field label="Base URL" hint={isCustom ? 'Request paths are appended unchanged.' : (ADDRESS_HINTS[kind] ?? 'Leave empty for the provider’s own address.')} error={save.fields['base_url']}>
         <Input mono type="url" value={baseUrl} placeholder="https://models.example.com" onChange={(event) => setBaseUrl(event.target.value)} />
       </Field>
       <details className="rounded-sm border border-line px-3 py-2" open={credentials.length > 0 || (isCustom && offer !== null)}>
@@ -81,7 +81,7 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           <Field label="Headers" hint={`${stored?.has_headers ? 'Set; what you write here replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={save.fields['headers']}>
             <TextArea mono rows={2} value={headers} placeholder={stored?.has_headers ? 'set – replace' : 'X-Team: search'} onChange={(event) => setHeaders(event.target.value)} />
           </Field>
-          <Field label="Models" hint="One per line. Shown in lists; other models can still be called." error={save.fields['models']}>
+          <Field label="Models" hint="One per line. These are listed; other models can still be called." error={save.fields['models']}>
             <TextArea mono rows={3} value={models} onChange={(event) => setModels(event.target.value)} />
           </Field>
           <Switch

@@ -26,7 +26,7 @@ export function Providers() {
   return (
     <Page
       title="Providers"
-      about="Store a credential once and every key of the organization can use it; it is sealed and never shown again."
+      about="Store a credential once, and every key of the organization can use it. It is encrypted and never shown again."
       actions={
         <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setOpen({ kind: 'custom' })}>
           Add custom provider

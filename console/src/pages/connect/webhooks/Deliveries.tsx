@@ -71,7 +71,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
         ) : (
           <Rows rows={rows} selected={search.delivery ?? null} onOpen={(row) => set({ delivery: row.id })} />
         )}
-        {rows.length > 0 && <Pager shown={rows.length} what={rows.length === 1 ? 'delivery' : 'deliveries'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
+        {rows.length > 0 && <Pager shown={rows.length} what="deliveries" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
       </div>
     </DockedDrawer>
   )

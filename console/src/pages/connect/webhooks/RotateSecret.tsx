@@ -26,7 +26,7 @@ export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClos
       onClose={onClose}
       size="sm"
       title="Replace the signing secret"
-      description="Deliveries are signed with both secrets for a while, so that your receiver can change over."
+      description="Deliveries are signed with both secrets for a while, so your receiver can switch over."
       action={rotate}
       submit="Replace secret"
       fields={['overlap_hours']}

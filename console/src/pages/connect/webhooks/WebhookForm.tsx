@@ -34,7 +34,7 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
       blocked={some && events.length === 0 && 'Choose at least one event'}
       fields={['url']}
     >
-      <Field label="Address" hint="Answers with any 2xx within 15 seconds." error={save.fields['url']}>
+      <Field label="Address" hint="Must respond with 2xx within 15 seconds." error={save.fields['url']}>
         <Input mono type="url" required autoFocus value={url} placeholder="https://example.com/hooks/gateway" onChange={(event) => setUrl(event.target.value)} />
       </Field>
       <Field label="Format">
@@ -42,7 +42,7 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
       </Field>
       <fieldset className="flex flex-col gap-2">
         <legend className="mb-1 text-sm font-medium">Events</legend>
-        <Radio name={group} checked={!some} onChange={() => setSome(false)} label="All" hint="Except alerts, limits and audit checkpoints, which must be chosen." />
+        <Radio name={group} checked={!some} onChange={() => setSome(false)} label="All" hint="Except alerts, limits and audit checkpoints, which you select below." />
         <Radio name={group} checked={some} onChange={() => setSome(true)} label="Only these" />
         {some && (
           <div className="ml-6 grid gap-3 sm:grid-cols-2">

@@ -41,7 +41,7 @@ export function Webhooks() {
         ) : (
           <Section flush>
             <WebhookTable webhooks={webhooks} />
-            <Pager shown={webhooks.length} what={webhooks.length === 1 ? 'webhook' : 'webhooks'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+            <Pager shown={webhooks.length} what="webhooks" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
           </Section>
         )}
       </PlanGate>
@@ -72,7 +72,7 @@ function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
     {
       key: 'url',
       header: 'Address',
-      className: 'max-w-[1px] w-1/2',
+      className: 'w-full max-w-0 min-w-36',
       cell: (webhook) => (
         <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="block truncate font-mono text-xs hover:underline max-sm:break-all max-sm:whitespace-normal">
           {webhook.url}
@@ -82,8 +82,9 @@ function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
     { key: 'state', header: 'State', cell: (webhook) => <WebhookState webhook={webhook} /> },
     {
       key: 'arrived',
-      header: 'Arrived',
+      header: 'Delivered',
       number: true,
+      from: 'sm',
       cell: ({ id }) => {
         const share = arrived.get(id)
         return <span className={share !== undefined && share < 1 ? 'text-err' : 'text-muted'} title="Of the newest deliveries">{share === undefined ? '–' : percent(share)}</span>

@@ -52,7 +52,7 @@ export function Receivers() {
     >
       {!entitled ? (
         <p className="text-muted">
-          Alerts are sent to webhooks, which are part of the Enterprise plan. Without them you see here which alerts fire. <Link to="/webhooks" className="text-accent underline">About webhooks</Link>
+          Alerts are sent to webhooks, which are turned off in this organization. Without them, alerts are only shown here. <Link to="/webhooks" className="text-accent underline">About webhooks</Link>
         </p>
       ) : list.isError ? (
         <ErrorLine error={list.error} />
@@ -93,7 +93,7 @@ function ReceiverForm({ webhooks, onClose }: { webhooks: readonly Webhook[]; onC
       <Field label="Format">
         <Select value={format} onChange={(event) => setFormat(event.target.value as Format)} options={WEBHOOK_FORMATS} />
       </Field>
-      <Field label="Address" hint={existing ? 'A webhook with this address exists; alerts are added to its events.' : format === 'slack' ? 'The incoming webhook URL of the channel.' : 'Answers with any 2xx within 15 seconds.'} error={add.fields['url']}>
+      <Field label="Address" hint={existing ? 'A webhook with this address exists; alerts are added to its events.' : format === 'slack' ? 'The incoming webhook URL of the channel.' : 'Must respond with 2xx within 15 seconds.'} error={add.fields['url']}>
         <Input mono type="url" required autoFocus value={url} placeholder={format === 'slack' ? 'https://hooks.slack.com/services/…' : 'https://example.com/hooks/gateway'} onChange={(event) => setUrl(event.target.value)} />
       </Field>
     </FormDialog>

@@ -8,7 +8,7 @@ import { Json } from '@/ui/Json'
 /** Verdicts of external evaluators on this request. */
 export function Verdicts({ logId }: { logId: number }) {
   return (
-    <PlanGate needs="integrations" name="Verdicts of outside evaluators" about="Evaluators that you run elsewhere send their verdicts on log rows to the gateway, and they are shown here, beside the request.">
+    <PlanGate needs="integrations" name="External evaluators" about="Evaluators that you run elsewhere can send verdicts on log rows to the gateway. They are shown here, next to the request.">
       <List logId={logId} />
     </PlanGate>
   )

@@ -107,6 +107,9 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
     setDrag(null)
   }
   const ticks = axisTicks(segments, (at) => x(at), width)
+  const begin = segments[0]?.from ?? 0
+  // Within a minute the times of day are nearly alike: what differs is the time since the beginning.
+  const isShort = (segments.at(-1)?.to ?? 0) - begin < 60_000
   return (
     <div ref={ref} className="max-h-[480px] overflow-y-auto" role="region" aria-label="Timeline" tabIndex={0}>
       <svg
@@ -124,10 +127,8 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
           .filter((segment) => segment.isGap)
           .map((segment) => (
             <g key={segment.from}>
+              <title>{`idle for ${duration(segment.to - segment.from)}`}</title>
               <rect x={left + segment.left * (width - left - 4)} width={(segment.right - segment.left) * (width - left - 4)} height={height - AXIS} className="fill-sunken" />
-              <text x={left + ((segment.left + segment.right) / 2) * (width - left - 4)} y={height - 6} textAnchor="middle" className="fill-muted text-[11px]">
-                {duration(segment.to - segment.from)}
-              </text>
             </g>
           ))}
         {drag && <rect x={left + Math.min(drag.from, drag.to) * (width - left - 4)} width={Math.abs(drag.to - drag.from) * (width - left - 4)} height={height} className="fill-accent opacity-15" />}
@@ -146,7 +147,7 @@ function Drawing({ lines, zoom, onZoom, onOpen }: DrawingProps) {
           <g key={tick.at}>
             <line x1={x(tick.at)} x2={x(tick.at)} y2={height - AXIS} className="stroke-line" />
             <text x={x(tick.at)} y={height - 6} textAnchor={tick.anchor} className="fill-muted text-[11px] tabular-nums">
-              {time(tick.at, zone, 'time')}
+              {isShort && tick.at > begin ? `+${duration(tick.at - begin)}` : time(tick.at, zone, 'time')}
             </text>
           </g>
         ))}

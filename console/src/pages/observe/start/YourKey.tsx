@@ -29,7 +29,7 @@ export function YourKey({ stored, onStored }: { stored: boolean; onStored(): voi
   }
   return (
     <div className="flex flex-col items-start gap-2">
-      <p className="text-muted">A key is shown once, when it is made. Have you stored it? Put it into the example below. If not, make another one:</p>
+      <p className="text-muted">A key is shown only once, when it is created. Paste the one you stored into the example below, or create another:</p>
       <Button needs="member" busy={create.busy} onClick={create.run}>
         Create another key
       </Button>

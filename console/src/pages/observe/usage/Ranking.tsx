@@ -27,7 +27,7 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
     {
       key: 'name',
       header: name,
-      className: 'max-w-64 min-w-40',
+      className: 'max-w-64 min-w-40 max-sm:min-w-24',
       cell: (row) => (
         <div className="pb-1">
           <span className="block truncate" title={row.key ?? undefined}>{by === 'model' || by === 'provider' ? <code>{row.name}</code> : row.name}</span>
@@ -37,13 +37,13 @@ export function Ranking({ by, name, rows, extra, onOpen }: RankingProps) {
     },
     { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
     ...(extra ? [extra] : []),
-    { key: 'share', header: 'Share', number: true, from: 'sm', cell: (row) => percent(total === 0 ? null : (row.cost_usd ?? 0) / total) },
-    { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
+    { key: 'share', header: 'Share', number: true, from: extra ? '2xl' : 'sm', cell: (row) => percent(total === 0 ? null : (row.cost_usd ?? 0) / total) },
+    { key: 'requests', header: 'Requests', number: true, ...(extra && { from: 'sm' as const }), cell: (row) => compact(row.requests) },
     { key: 'errors', header: 'Errors', number: true, from: 'md', cell: (row) => percent(row.requests === 0 ? null : row.errors / row.requests) },
     { key: 'in', header: 'Tokens in', number: true, from: 'md', cell: (row) => compact(row.prompt_tokens) },
     { key: 'out', header: 'Tokens out', number: true, from: 'md', cell: (row) => compact(row.completion_tokens) },
-    { key: 'cache', header: 'Cache hits', number: true, from: 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
-    { key: 'saved', header: 'Saved by caching', number: true, from: 'lg', cell: (row) => saved(row.cache_saved_usd) },
+    { key: 'cache', header: 'Cache hits', number: true, from: extra ? '2xl' : 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
+    { key: 'saved', header: 'Saved by caching', number: true, from: extra ? '2xl' : 'lg', cell: (row) => saved(row.cache_saved_usd) },
     { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
     { key: 'p95', header: 'p95', number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
     // The API has it with a query only.

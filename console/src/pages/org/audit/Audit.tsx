@@ -44,7 +44,7 @@ export function Audit() {
   const isFiltered = filters.some((filter) => filter.value)
   return (
     <DockedDrawer open={open !== null} onClose={() => setOpen(null)} label="Audit entry" head={open && <span className="font-medium">#{open.seq}</span>} content={open && <EntryDetail entry={open} />}>
-      <Page title="Audit log" about="Who changed what. Every entry contains the hash of the one before it, so that a change of the log is noticed." actions={<FilterMenu filters={filters} onChange={set} />}>
+      <Page title="Audit log" about="Who changed what. Each entry contains the hash of the previous one, so tampering is detected." actions={<FilterMenu filters={filters} onChange={set} />}>
         <ChainState orgId={orgId} />
         {isFiltered && (
           <div className="flex flex-wrap gap-1">

@@ -31,7 +31,7 @@ export function Budgets() {
     toast('The budget is deleted')
   }
   return (
-    <Page title="Budgets" about="A soft limit notifies you; a hard limit blocks further requests. Days, weeks and months are in UTC. Spans received over OTLP are part of Usage, but not of budgets." actions={budgets.length > 0 && create}>
+    <Page title="Budgets" about="A soft limit notifies you; a hard limit blocks further requests. Periods are in UTC. Spans received over OTLP count in Usage, not in budgets." actions={budgets.length > 0 && create}>
       {list.isPending ? (
         <SkeletonCards cards={3} className="h-36" />
       ) : list.isError ? (

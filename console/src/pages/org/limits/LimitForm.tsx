@@ -138,7 +138,7 @@ export function LimitForm({ limit, names, onClose }: { limit: Limit | null; name
         </Field>
       </div>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Switch label="Dry run" hint="Counts and notes what it would refuse." checked={dryRun} onChange={(event) => setDryRun(event.target.checked)} />
+        <Switch label="Dry run" hint="Counts requests and records what it would refuse." checked={dryRun} onChange={(event) => setDryRun(event.target.checked)} />
         <Switch label="In force" checked={enabled} onChange={(event) => setEnabled(event.target.checked)} />
       </div>
       <p className="rounded-md bg-sunken p-2 text-sm" role="status" aria-label="What it means">

@@ -39,7 +39,7 @@ export function LimitTable({ limits, names, onShow, onEdit, onDelete }: Props) {
         </span>
       ),
     },
-    { key: 'use', header: 'Fullest now', className: 'min-w-32 sm:w-72', cell: (limit) => <LimitUse limit={limit} interval={interval} /> },
+    { key: 'use', header: 'Highest use now', className: 'min-w-32 sm:w-72', cell: (limit) => <LimitUse limit={limit} interval={interval} /> },
     {
       key: 'act',
       header: (

@@ -14,8 +14,8 @@ import { useLimitNames } from './useLimitNames'
 type Limit = Schemas['Limit']
 
 const ABOUT: Record<Schemas['Exactness'], string> = {
-  exact: 'They hold exactly, for plain and streamed answers alike.',
-  slices: 'Nodes share them in slices: all together may exceed a limit by a tenth and one call.',
+  exact: 'Limits are exact, for streamed responses too.',
+  slices: 'Nodes share them in slices: together they may exceed a limit by a tenth and one call.',
 }
 
 export function Limits() {
@@ -39,7 +39,7 @@ export function Limits() {
     toast(`${limit.name} is deleted`)
   }
   return (
-    <Page title="Limits" about={`How many requests, tokens and calls at the same time are allowed. ${exactness ? ABOUT[exactness] : ''}`} actions={limits.length > 0 && create}>
+    <Page title="Limits" about={`Cap requests, tokens and concurrent calls. ${exactness ? ABOUT[exactness] : ''}`} actions={limits.length > 0 && create}>
       {list.isPending ? (
         <SkeletonRows />
       ) : list.isError ? (

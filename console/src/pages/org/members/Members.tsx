@@ -19,7 +19,7 @@ export function Members() {
   return (
     <Page
       title="Members"
-      about="People of this organization. Programs use keys instead."
+      about="People in this organization. Programs use keys instead."
       actions={
         <Button kind="primary" needs="admin" icon={<UserPlus size={14} aria-hidden />} onClick={() => setInviting(true)}>
           Invite
@@ -34,7 +34,7 @@ export function Members() {
         <>
           <Section flush>
             <MemberTable members={members} />
-            <Pager shown={members.length} what={members.length === 1 ? 'member' : 'members'} more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+            <Pager shown={members.length} what="members" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
           </Section>
           {invitations.length > 0 && <Invitations invitations={invitations} />}
           <RoleGuide />

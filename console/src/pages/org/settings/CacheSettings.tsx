@@ -35,11 +35,11 @@ export function CacheSettings({ org }: { org: Schemas['Organization'] }) {
         checked={isOn}
         disabled={reason !== null}
         onChange={(event) => setOn(event.target.checked)}
-        label="Mark prompts for the caches of providers"
-        hint={reason ?? 'Repeated input then costs about a tenth at Claude. A named model and the header X-Gateway-Prompt-Cache come first. Pauses for a key that loses money by it; saving ends the pauses.'}
+        label="Use provider prompt caches"
+        hint={reason ?? 'Repeated input then costs about a tenth with Claude. A named model and the header X-Gateway-Prompt-Cache come first. Pauses for a key that loses money by it; saving ends the pauses.'}
       />
       {isOn && (
-        <Field label="Keep tools and system prompt for" hint="An hour costs twice the input price to write." className="max-w-56">
+        <Field label="Keep tools and system prompt for" hint="Writing for an hour costs twice the input price." className="max-w-56">
           <Select value={ttl} disabled={reason !== null} onChange={(event) => setTtl(event.target.value as '5m' | '1h')} options={TTLS} />
         </Field>
       )}
@@ -48,7 +48,7 @@ export function CacheSettings({ org }: { org: Schemas['Organization'] }) {
         disabled={reason !== null}
         onChange={(event) => setFollows(event.target.checked)}
         label="Recognize conversations without a session header"
-        hint="By what agents send, or by how the conversation begins. Its calls then use the same account, and find its cache."
+        hint="Recognized by what agents send, or by how the conversation begins. Its calls then use the same account and hit its cache."
       />
       <div>
         <Button type="submit" needs="admin" busy={save.busy}>

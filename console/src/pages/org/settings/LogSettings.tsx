@@ -29,7 +29,7 @@ export function LogSettings({ org }: { org: Schemas['Organization'] }) {
         disabled={reason !== null}
         onChange={(event) => setBodies(event.target.checked)}
         label="Keep request and response bodies"
-        hint={reason ?? 'Up to 256 KiB each. Off: rows still have tokens, cost and timing, but no conversation. A single request can ask for it with X-Gateway-Log: metadata.'}
+        hint={reason ?? 'Up to 256 KiB each. Off: rows still have tokens, cost and timing, but no conversation. X-Gateway-Log: metadata does the same for one request.'}
       />
       <Field label="Keep logs for (days)" hint="Leave empty to use the server default." error={save.fields['settings.log_retention_days'] ?? save.fields['log_retention_days']} className="max-w-56">
         <Input type="number" min={1} max={36500} value={days} disabled={reason !== null} placeholder="installation’s setting" onChange={(event) => setDays(event.target.value)} />

@@ -28,8 +28,8 @@ export function MemberKeys({ org }: { org: Schemas['Organization'] }) {
         checked={draft.isOn}
         disabled={reason !== null}
         onChange={(event) => change({ isOn: event.target.checked })}
-        label="Bound the keys that members make"
-        hint={reason ?? 'Off: members make keys up to their own rights. Admins are never bound.'}
+        label="Limit the keys that members create"
+        hint={reason ?? 'Off: members can create keys with up to their own permissions. Admins are never limited.'}
       />
       {draft.isOn && (
         <>
@@ -40,7 +40,7 @@ export function MemberKeys({ org }: { org: Schemas['Organization'] }) {
             <Field label="Monthly budget of each key, USD" hint="Empty: none." error={problem('budget_usd')}>
               <Input type="number" min={0} step="any" value={draft.budget} disabled={reason !== null} onChange={(event) => change({ budget: event.target.value })} />
             </Field>
-            <Field label="Keys per member" hint="Empty: as many as the plan allows." error={problem('max')}>
+            <Field label="Keys per member" hint="Leave empty for as many as the plan allows." error={problem('max')}>
               <Input type="number" min={1} max={1000} value={draft.max} disabled={reason !== null} onChange={(event) => change({ max: event.target.value })} />
             </Field>
           </div>
@@ -48,7 +48,7 @@ export function MemberKeys({ org }: { org: Schemas['Organization'] }) {
       )}
       <div>
         <Button type="submit" needs="admin" busy={save.busy}>
-          Save bounds
+          Save limits
         </Button>
       </div>
       {Object.keys(save.fields).length === 0 && <ErrorLine error={save.error} />}

@@ -198,7 +198,10 @@ pub fn clarity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
         headings.first().filter(|_| headings.len() >= 2 || outline.words <= 120 && outline.words >= 30);
     observations.add(
         0.2,
-        structured.map(|first| format!("{} headings, the first {}", headings.len(), quoted(first))),
+        structured.map(|first| match headings.len() {
+            1 => format!("the heading {}", quoted(first)),
+            count => format!("{count} headings, the first {}", quoted(first)),
+        }),
         "two headings or more (one is enough for 30 to 120 words)",
     );
     let (sentences, average) = sentence_length(outline);

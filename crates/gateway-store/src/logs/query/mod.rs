@@ -41,6 +41,10 @@ use crate::{Db, StoreError};
 const MAX_LIST_ROWS: usize = 100_000;
 const MAX_SUM_ROWS: usize = 200_000;
 
+/// Make SQLite use the index of sessions or of users.
+const BY_SESSION: &str = " INDEXED BY log_rows_by_session";
+const BY_USER: &str = " INDEXED BY log_rows_by_user";
+
 /// The rows that are searched for. All conditions hold.
 #[derive(Debug, Clone, Default)]
 pub struct LogSearch {
@@ -149,6 +153,15 @@ struct Scope<'a> {
 impl Scope<'_> {
     /// The start of a statement on the rows of a window that match: `WITH`, columns and conditions.
     fn select(&self, columns: &str, window: &Window, values: Vec<Arg>) -> (String, Vec<Arg>) {
+        let index = match window.only {
+            Some(_) => "",
+            None => self.index(),
+        };
+        self.select_by(index, columns, window, values)
+    }
+
+    /// The same with a hint for the index that SQLite uses.
+    fn select_by(&self, index: &str, columns: &str, window: &Window, values: Vec<Arg>) -> (String, Vec<Arg>) {
         let (mut values, dialect) = (values, self.logs.dialect());
         let bind = |values: &mut Vec<Arg>, value: Arg| {
             values.push(value);
@@ -158,7 +171,7 @@ impl Scope<'_> {
         let first = bind(&mut values, window.first.into());
         let end = bind(&mut values, window.end.into());
         let mut sql = format!(
-            "SELECT {columns} FROM log_rows r WHERE r.org_id = ${org} AND r.id >= ${first} AND r.id < ${end}"
+            "SELECT {columns} FROM log_rows r{index} WHERE r.org_id = ${org} AND r.id >= ${first} AND r.id < ${end}"
         );
         if windows::is_failure(&self.search.query) {
             sql.push_str(windows::FAILURES);
@@ -177,6 +190,16 @@ impl Scope<'_> {
             let _ = write!(sql, " AND NOT ({})", in_ids(dialect, "r.id", ids));
         }
         (sql, values)
+    }
+
+    /// The index of sessions or users if the query names some. SQLite has no statistics, and for a range of ids takes the
+    /// index of the organization: it would read all rows of it.
+    fn index(&self) -> &'static str {
+        match (self.logs.dialect(), windows::indexed_field(&self.search.query)) {
+            (Dialect::Sqlite, Some(Field::Session)) => BY_SESSION,
+            (Dialect::Sqlite, Some(Field::User)) => BY_USER,
+            _ => "",
+        }
     }
 
     fn max_rows(&self, default: usize) -> usize {
@@ -205,4 +228,49 @@ fn scanned_to(stopped_at: Option<i64>) -> Option<Timestamp> {
 async fn oldest_id(logs: &Db, org: OrgId) -> Result<Option<i64>, StoreError> {
     let row = logs.opt("SELECT MIN(id) AS id FROM log_rows WHERE org_id = $1", args![org]).await?;
     Ok(row.map(|row| row.get("id")).transpose()?.flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway_core::query;
+    use sqlx::AssertSqlSafe;
+
+    use super::*;
+    use crate::Part;
+
+    async fn empty() -> (Db, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("gateway.db").display());
+        let logs = Db::open(&url).await.unwrap().open_logs().await.unwrap();
+        logs.migrate(Part::Logs, Timestamp(0)).await.unwrap();
+        (logs, directory)
+    }
+
+    /// How SQLite reads the rows of a query.
+    async fn plan(logs: &Db, text: &str) -> String {
+        let search = LogSearch { query: query::parse(text).unwrap(), ..LogSearch::default() };
+        let scope = Scope { logs, org: OrgId(uuid::Uuid::nil()), search: &search };
+        let window = Window { first: 0, end: i64::MAX, only: None, without: None };
+        let (sql, values) = scope.select("r.id, r.model", &window, Vec::new());
+        let sql = format!("EXPLAIN QUERY PLAN {sql} ORDER BY r.id DESC LIMIT 51");
+        let rows = logs.all(AssertSqlSafe(sql), values).await.unwrap();
+        rows.iter().map(|row| row.get::<String>("detail").unwrap()).collect::<Vec<_>>().join("; ")
+    }
+
+    #[tokio::test]
+    async fn rows_of_a_session_or_user_are_read_by_their_index() {
+        let (logs, _directory) = empty().await;
+        for (text, index) in [
+            ("session:chat-1", "log_rows_by_session (org_id=? AND session_id=?"),
+            ("session:chat-1,chat-2 status:error", "log_rows_by_session (org_id=? AND session_id=?"),
+            ("user:maria -source:api", "log_rows_by_user (org_id=? AND user_id=?"),
+            ("user:maria,ada", "log_rows_by_user (org_id=? AND user_id=?"),
+            ("status:error", "log_rows_in_trouble (org_id=?"),
+            ("-user:maria", "log_rows_by_org (org_id=?"),
+            ("user:m*", "log_rows_by_org (org_id=?"),
+        ] {
+            let plan = plan(&logs, text).await;
+            assert!(plan.contains(index), "{text}: {plan}");
+        }
+    }
 }

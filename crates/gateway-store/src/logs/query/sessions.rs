@@ -8,7 +8,8 @@ use gateway_core::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use super::windows::{Window, Windows};
-use super::{LogSearch, MAX_LIST_ROWS, Scope, within_time};
+use super::{BY_SESSION, LogSearch, MAX_LIST_ROWS, Scope, within_time};
+use crate::db::Dialect;
 use crate::logs::sessions::{Session, SessionFilter, list};
 use crate::page::{Page, Paged};
 use crate::row::args;
@@ -81,7 +82,11 @@ async fn matching(scope: Scope<'_>, sessions: &[&str]) -> Result<HashSet<String>
     let (first, end) = scope.search.ids();
     let list = serde_json::to_string(sessions).unwrap_or_default();
     let window = Window { first, end, only: None, without: None };
-    let (row, values) = scope.select("1", &window, args![list]);
+    let index = match dialect {
+        Dialect::Sqlite => BY_SESSION,
+        Dialect::Postgres => "",
+    };
+    let (row, values) = scope.select_by(index, "1", &window, args![list]);
     let these = dialect.in_texts("s.id", 1);
     // The rows of a session are found by their index, and the first one that matches is enough.
     let sql = format!(

@@ -159,11 +159,12 @@ async fn edge(
         None if is_failure(&scope.search.query) => FAILURES.into(),
         None => String::new(),
     };
+    let hint = scope.index();
     let (order, last) = if is_ascending { ("ASC", "MAX") } else { ("DESC", "MIN") };
     values.push(rows.into());
     let limit = values.len();
     let sql = format!(
-        "SELECT COUNT(*) AS count, {last}(w.id) AS edge FROM (SELECT r.id FROM log_rows r WHERE r.org_id = $1 \
+        "SELECT COUNT(*) AS count, {last}(w.id) AS edge FROM (SELECT r.id FROM log_rows r{hint} WHERE r.org_id = $1 \
          AND r.id >= $2 AND r.id < $3{index} ORDER BY r.id {order} LIMIT ${limit}) w"
     );
     let row = scope.logs.opt(AssertSqlSafe(sql), values).await?;
@@ -184,6 +185,13 @@ fn indexed(query: &Query) -> Option<Query> {
     };
     let term = of(Field::Session).or_else(|| of(Field::User))?;
     Some(Query { terms: vec![term.clone()] })
+}
+
+/// The field of the term that an index of rows answers.
+pub(super) fn indexed_field(query: &Query) -> Option<Field> {
+    let indexed = indexed(query)?;
+    let (_, condition) = indexed.fields().next()?;
+    Some(condition.field)
 }
 
 /// Whether only failures match, which have an index.
