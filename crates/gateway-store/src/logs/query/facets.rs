@@ -1,11 +1,12 @@
 //! How often the values of fields occur among the rows that match a query.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::log_id_time;
 use gateway_core::query::Field;
-use gateway_core::time::Timestamp;
+use gateway_core::time::{DAY, Timestamp};
 use sqlx::AssertSqlSafe;
 
 use super::usage::{MatchingUsage, rollup_cube, usage_matching};
@@ -14,6 +15,8 @@ use super::{LogSearch, MAX_SUM_ROWS, Scope, expression, oldest_id, scanned_to, w
 use crate::logs::usage::TimeRange;
 use crate::row::Row;
 use crate::{Db, StoreError};
+
+const ROLLUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A field by which rows are counted or grouped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -68,7 +71,11 @@ pub async fn facets(
         let has_rollups =
             || fields.iter().all(|field| rollup_cube(&search.query, Some(field.field)).is_some());
         if stopped.is_some() && has_rollups() && !search.query.uses(Field::Prompt) {
-            return from_rollups(scope, fields, limit).await;
+            // Where a part of an hour or a day has too many rows, what was counted is the answer.
+            let found = tokio::time::timeout(ROLLUP_TIMEOUT, from_rollups(scope, fields, limit)).await;
+            if let Ok(found) = found {
+                return found;
+            }
         }
         let facets = fields.iter().zip(counts).map(|(field, counts)| facet(field, counts, limit)).collect();
         Ok(Facets { rows, facets, scanned_to: scanned_to(stopped) })
@@ -142,7 +149,9 @@ async fn from_rollups(scope: Scope<'_>, fields: &[GroupField], limit: usize) -> 
     // Roll-ups are kept for longer than rows.
     let oldest = oldest_id(logs, org).await?.unwrap_or(0);
     let (first, end) = search.ids();
-    let first = log_id_time(first.max(oldest));
+    // The whole day of the oldest row: no other rows of it are stored.
+    let start_of_day = |at: Timestamp| Timestamp(at.0 - at.0.rem_euclid(DAY));
+    let first = if first > oldest { log_id_time(first) } else { start_of_day(log_id_time(oldest)) };
     let to = if end == i64::MAX { TimeRange::all_time().to } else { log_id_time(end) };
     let range = TimeRange { from: first, to };
     let (mut facets, mut rows) = (Vec::new(), 0);
