@@ -2,11 +2,8 @@
 //! the log too long, and every other writer would wait for the disk. Here it happens beside the writers: they wait only
 //! for the few pages that were written meanwhile.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
-
-use sqlx::sqlite::SqlitePool;
+use sqlx::Row as _;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
 
 use crate::StoreError;
 use crate::connection_shares::ConnectionShares;
@@ -14,40 +11,29 @@ use crate::db::{Db, sqlite_writer};
 
 /// A checkpoint is due when this many pages of the log are not in the database file. Batches of log rows change the
 /// same pages again and again, so fewer checkpoints write each page fewer times.
-const DUE_PAGES: u32 = 4_000;
+const DUE_PAGES: i64 = 4_000;
 /// A commit copies the pages itself if the log has this many: it must stay bounded if checkpoints fail.
 pub(crate) const MAX_PAGES: &str = "16000";
-
-/// Where the index of the log has the number of pages in the log, and the number of those that are in the database file
-/// as well. Both have the byte order of the machine (<https://www.sqlite.org/walformat.html>).
-const LOGGED_AT: usize = 16;
-const COPIED_AT: usize = 96;
-const HEADER: usize = 100;
 
 /// The checkpoints of one SQLite file.
 pub struct WalCheckpoints {
     connection: SqlitePool,
     shares: ConnectionShares,
-    index: PathBuf,
 }
 
 impl Db {
     /// None on PostgreSQL.
     pub fn wal_checkpoints(&self) -> Option<WalCheckpoints> {
         let options = (*self.sqlite()?.connect_options()).clone();
-        let mut index = options.get_filename().as_os_str().to_owned();
-        index.push("-shm");
         let connection = sqlite_writer().connect_lazy_with(options);
-        Some(WalCheckpoints { connection, shares: self.shares.clone(), index: index.into() })
+        Some(WalCheckpoints { connection, shares: self.shares.clone() })
     }
 }
 
 impl WalCheckpoints {
     /// Makes a checkpoint if one is due; returns whether it did.
     pub async fn run_if_due(&self) -> Result<bool, StoreError> {
-        let index = self.index.clone();
-        let waiting = tokio::task::spawn_blocking(move || waiting_pages(&index)).await;
-        if !waiting.is_ok_and(|pages| pages.is_ok_and(|pages| pages >= DUE_PAGES)) {
+        if self.waiting_pages().await? < DUE_PAGES {
             return Ok(false);
         }
         self.copy_pages().await?;
@@ -55,6 +41,15 @@ impl WalCheckpoints {
         let _share = self.shares.write().await?;
         self.copy_pages().await?;
         Ok(true)
+    }
+
+    /// The pages of the log that are not in the database file. SQLite is asked for them: a program that opens and closes
+    /// one of its files loses all locks that SQLite has on it, and the next process to open the database would truncate
+    /// the index of the log, which ends this one with SIGBUS.
+    async fn waiting_pages(&self) -> Result<i64, StoreError> {
+        let found = sqlx::raw_sql("PRAGMA wal_checkpoint(NOOP)").fetch_one(&self.connection).await?;
+        let number = |row: &SqliteRow, at: usize| row.try_get::<i64, _>(at);
+        Ok(number(&found, 1)?.saturating_sub(number(&found, 2)?))
     }
 
     /// Waits neither for readers nor for writers. Pages that a reader does not know yet stay in the log.
@@ -68,24 +63,14 @@ impl WalCheckpoints {
     }
 }
 
-/// The pages of the log that are not in the database file.
-fn waiting_pages(index: &Path) -> std::io::Result<u32> {
-    let mut header = [0; HEADER];
-    File::open(index)?.read_exact(&mut header)?;
-    let number = |at: usize| {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&header[at..at + 4]);
-        u32::from_ne_bytes(bytes)
-    };
-    Ok(number(LOGGED_AT).saturating_sub(number(COPIED_AT)))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
     use crate::row::args;
 
-    async fn write_pages(db: &Db, pages: usize) {
+    async fn write_pages(db: &Db, pages: i64) {
         let mut tx = db.begin().await.unwrap();
         for number in 0..pages {
             // Larger than a page.
@@ -103,11 +88,11 @@ mod tests {
         let checkpoints = db.wal_checkpoints().unwrap();
         db.exec("CREATE TABLE texts (text TEXT)", vec![]).await.unwrap();
         assert!(!checkpoints.run_if_due().await.unwrap(), "the log is short");
-        write_pages(&db, DUE_PAGES as usize).await;
-        assert!(waiting_pages(&checkpoints.index).unwrap() >= DUE_PAGES, "a commit does not copy them");
+        write_pages(&db, DUE_PAGES).await;
+        assert!(checkpoints.waiting_pages().await.unwrap() >= DUE_PAGES, "a commit does not copy them");
         assert!(checkpoints.run_if_due().await.unwrap());
-        assert_eq!(waiting_pages(&checkpoints.index).unwrap(), 0);
-        assert!(std::fs::metadata(&path).unwrap().len() > u64::from(DUE_PAGES) * 4_096);
+        assert_eq!(checkpoints.waiting_pages().await.unwrap(), 0);
+        assert!(std::fs::metadata(&path).unwrap().len() > DUE_PAGES.cast_unsigned() * 4_096);
         let logged = std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
         write_pages(&db, 100).await;
         assert_eq!(
@@ -115,8 +100,27 @@ mod tests {
             logged,
             "it is written again"
         );
-        let waiting = waiting_pages(&checkpoints.index).unwrap();
+        let waiting = checkpoints.waiting_pages().await.unwrap();
         assert!((100..DUE_PAGES).contains(&waiting), "{waiting}");
         checkpoints.close().await;
+    }
+
+    #[tokio::test]
+    async fn the_locks_of_sqlite_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}", dir.path().join("t.db").display())).await.unwrap();
+        db.exec("CREATE TABLE texts (text TEXT)", vec![]).await.unwrap();
+        let checkpoints = db.wal_checkpoints().unwrap();
+        let inode = std::fs::metadata(dir.path().join("t.db-shm")).unwrap().ino();
+        // `1: POSIX  ADVISORY  READ 4711 fe:00:1234 128 128`
+        let is_locked = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.split_whitespace().any(|word| word.ends_with(&format!(":{inode}")))
+        };
+        assert!(is_locked(), "SQLite marks the index of the log as used");
+        checkpoints.run_if_due().await.unwrap();
+        assert!(is_locked(), "another process would take the database for unused");
+        checkpoints.close().await;
+        assert!(is_locked());
     }
 }

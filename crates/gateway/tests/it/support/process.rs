@@ -162,8 +162,15 @@ impl GatewayProcess {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
+        let ended = self.child.try_wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // A test that fails shows what the service wrote, and whether it had ended by itself.
+        if std::thread::panicking()
+            && let Some(log) = self.log.take().and_then(|log| log.join().ok())
+        {
+            eprintln!("the service at {}: {ended:?}\n{log}", self.address);
+        }
     }
 }
 
