@@ -161,6 +161,7 @@ impl GatewayProcess {
 }
 
 impl Drop for GatewayProcess {
+    #[expect(clippy::print_stderr, reason = "shown by the test runner for tests that fail")]
     fn drop(&mut self) {
         let ended = self.child.try_wait();
         let _ = self.child.kill();
