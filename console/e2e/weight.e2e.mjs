@@ -23,7 +23,7 @@ test(`a page of 200 requests is at most ${MAX_LOGS_KB} KB of data`, async () => 
   const person = await signUp(shared.gateway)
   const send = (at) => chat(shared.gateway, person.key, { text: `${at}: ${sentence(at)}`, headers: { 'X-Gateway-User': `user-${at % 37}`, 'X-Gateway-Session': `session-${at % 53}`, 'X-Gateway-Metadata': JSON.stringify({ env: 'prod', ticket: at }) } })
   for (let at = 0; at < 220; at += 10) await Promise.all(Array.from({ length: 10 }, (_, offset) => send(at + offset)))
-  await waitFor('the rows', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/usage/summary')).requests >= 220)
+  await waitFor('the rows', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/usage/summary')).requests >= 220, 30_000)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/account' })
   const traffic = await countApiBytes(page)
   await page.goto('/console/logs')

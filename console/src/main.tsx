@@ -22,10 +22,10 @@ if (root) {
   )
 }
 
-// After a gateway upgrade an old tab requests chunks that no longer exist: reload once.
+// After a gateway upgrade an old tab requests chunks that no longer exist: reload once. Offline, what was loaded stays.
 window.addEventListener('vite:preloadError', (event) => {
   const last = Number(localStorage.getItem('console.reloaded') ?? 0)
-  if (Date.now() - last < 30_000) return
+  if (!navigator.onLine || Date.now() - last < 30_000) return
   event.preventDefault()
   localStorage.setItem('console.reloaded', String(Date.now()))
   location.reload()

@@ -66,7 +66,8 @@ function useSeries(range: Range, own: OwnCalls) {
 
 function Board({ range, own, series }: { range: Range; own: OwnCalls; series: ReturnType<typeof useSeries> }) {
   const { query, byStatus, byModel } = series
-  const failed = [byStatus, byModel].filter((query) => query.isError)
+  // What was loaded stays when a later request fails.
+  const failed = [byStatus, byModel].filter((query) => query.isError && !query.data)
   if (failed[0]) return <ErrorPanel error={failed[0].error} what="the usage" onRetry={() => failed.forEach((query) => void query.refetch())} />
   return (
     <>
