@@ -18,6 +18,7 @@ use crate::procfs::{self, CpuSample};
 use crate::report;
 use crate::scenarios;
 use crate::target::{Target, TargetKind};
+use crate::tls;
 
 pub(crate) struct Bench {
     pub(crate) options: Options,
@@ -29,9 +30,29 @@ pub(crate) struct Bench {
     this_program: PathBuf,
     // The order matters: fields are dropped in this order, so the upstream stops before its directory is removed.
     upstream: Process,
-    upstream_addr: SocketAddr,
+    addresses: UpstreamAddresses,
+    /// The certificate of the upstream, if one could be made.
+    certificate: Option<PathBuf>,
     folder: TempDir,
     made: Cell<u32>,
+}
+
+/// Where the upstream listens.
+#[derive(Clone, Copy)]
+pub(crate) struct UpstreamAddresses {
+    pub(crate) plain: SocketAddr,
+    tls_http1: SocketAddr,
+    tls_http2: SocketAddr,
+}
+
+/// How targets call the upstream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Plain,
+    /// HTTP/1.1 over TLS.
+    Tls,
+    /// HTTP/2 over TLS. nginx cannot use it.
+    Http2,
 }
 
 /// A new gateway with a key, and nginx if it is installed.
@@ -113,8 +134,10 @@ impl Bench {
         let this_program = std::env::current_exe()?;
         let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
         let folder = TempDir::create(&parent)?;
-        let (upstream, upstream_addr) =
-            start_upstream(&this_program, pins.as_ref().map(|pins| &pins.upstream))?;
+        let certificate = tls::create_certificate(folder.path());
+        let tls = certificate.as_ref().map(|_| folder.path());
+        let (upstream, addresses) =
+            start_upstream(&this_program, pins.as_ref().map(|pins| &pins.upstream), tls)?;
         Ok(Self {
             seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 1.5 }).clamp(0.2, 600.0),
             rounds: options.rounds.unwrap_or(if options.quick { 2 } else { 6 }).max(1),
@@ -124,7 +147,8 @@ impl Bench {
             pins,
             this_program,
             upstream,
-            upstream_addr,
+            addresses,
+            certificate,
             folder,
             made: Cell::new(0),
         })
@@ -151,18 +175,23 @@ impl Bench {
 
     /// Starts a gateway on an empty directory, signs up, and starts nginx. Scenarios share no state.
     pub(crate) fn start_pair(&self) -> BenchResult<Pair> {
+        self.start_pair_over(Wire::Plain)
+    }
+
+    pub(crate) fn start_pair_over(&self, wire: Wire) -> BenchResult<Pair> {
         let folder = self.new_folder();
         let data_dir = folder.join("data");
         std::fs::create_dir_all(&data_dir)?;
-        let gateway = self.start_gateway(&data_dir)?;
+        let gateway = self.start_gateway_with(&data_dir, &self.provider_settings(wire))?;
         let key = gateway.sign_up()?;
-        let nginx = self.nginx.as_deref().map(|binary| {
+        let nginx = self.nginx.as_deref().filter(|_| wire != Wire::Http2).map(|binary| {
             let settings = nginx::Settings {
                 binary,
                 cpus: self.pins.as_ref().map(|pins| pins.proxy.as_str()),
                 workers: self.options.workers,
                 folder: &folder.join("nginx"),
-                upstream: self.upstream_addr,
+                upstream: if wire == Wire::Tls { self.addresses.tls_http1 } else { self.addresses.plain },
+                has_tls: wire == Wire::Tls,
             };
             Nginx::start(&settings, &self.stop)
         });
@@ -178,6 +207,23 @@ impl Bench {
         Ok(Pair { gateway, key, nginx: None, data_dir })
     }
 
+    /// Settings of a gateway whose provider is reached in this way.
+    fn provider_settings(&self, wire: Wire) -> Vec<String> {
+        let address = match wire {
+            Wire::Plain => return Vec::new(),
+            Wire::Tls => self.addresses.tls_http1,
+            Wire::Http2 => self.addresses.tls_http2,
+        };
+        let url = format!("GATEWAY_PROVIDER_OPENAI_BASE_URL=https://localhost:{}", address.port());
+        let trusted = self.certificate.iter().map(|file| format!("SSL_CERT_FILE={}", file.display()));
+        trusted.chain([url]).collect()
+    }
+
+    /// Whether the upstream speaks TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.certificate.is_some()
+    }
+
     pub(crate) fn start_gateway(&self, data_dir: &Path) -> BenchResult<Gateway> {
         self.start_gateway_with(data_dir, &[])
     }
@@ -189,14 +235,14 @@ impl Bench {
             binary: &self.options.gateway,
             cpus: self.pins.as_ref().map(|pins| pins.proxy.as_str()),
             data_dir: data_dir.to_owned(),
-            upstream: self.upstream_addr,
+            upstream: self.addresses.plain,
             extra: &extra,
         };
         Gateway::start(&settings, &self.stop)
     }
 
     pub(crate) fn direct(&self) -> Target {
-        Target { kind: TargetKind::Direct, addr: self.upstream_addr, pids: Vec::new() }
+        Target { kind: TargetKind::Direct, addr: self.addresses.plain, pids: Vec::new() }
     }
 
     /// Runs a load against a target, then waits until the target has finished deferred work.
@@ -329,14 +375,25 @@ impl Pair {
     }
 }
 
-/// Starts the upstream as a process of its own and returns its address.
-pub(crate) fn start_upstream(program: &Path, cpus: Option<&String>) -> BenchResult<(Process, SocketAddr)> {
+/// Starts the upstream as a process of its own and returns its addresses. `tls`: the directory with its certificate.
+pub(crate) fn start_upstream(
+    program: &Path,
+    cpus: Option<&String>,
+    tls: Option<&Path>,
+) -> BenchResult<(Process, UpstreamAddresses)> {
     let mut command = command(program, cpus.map(String::as_str));
     command.arg("upstream").args(["--threads", &threads(cpus)]);
+    if let Some(folder) = tls {
+        command.arg("--tls").arg(folder);
+    }
     let mut upstream = Process::start("the upstream", command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
     let said = upstream.child().stdout.take().map(lines);
     let line = said.and_then(|said| said.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
-    Ok((upstream, line.parse().context("the upstream printed no address")?))
+    let addresses: Vec<SocketAddr> = line.split(' ').filter_map(|address| address.parse().ok()).collect();
+    match addresses[..] {
+        [plain, tls_http1, tls_http2] => Ok((upstream, UpstreamAddresses { plain, tls_http1, tls_http2 })),
+        _ => Err(BenchError::new(format!("the upstream printed no addresses: {line}"))),
+    }
 }
 
 fn warmup_ms(window_ms: u64) -> u64 {

@@ -230,6 +230,9 @@ pub(crate) struct AttackOptions {
 pub(crate) struct UpstreamOptions {
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
+    /// Directory with the certificate of its ports with TLS
+    #[arg(long)]
+    pub(crate) tls: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -42,6 +42,7 @@ mod scenarios;
 mod siege;
 mod stats;
 mod target;
+mod tls;
 mod upstream;
 
 use std::process::ExitCode;

@@ -21,6 +21,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) workers: usize,
     pub(crate) folder: &'a Path,
     pub(crate) upstream: SocketAddr,
+    /// The upstream speaks TLS.
+    pub(crate) has_tls: bool,
 }
 
 impl Nginx {
@@ -103,7 +105,7 @@ http {{
   server {{
     listen {addr} backlog=4096;
     location / {{
-      proxy_pass http://provider;
+      proxy_pass {scheme}://provider;
       proxy_http_version 1.1;
       proxy_set_header Connection \"\";
       proxy_read_timeout 600s;
@@ -114,6 +116,7 @@ http {{
 ",
         workers = settings.workers,
         upstream = settings.upstream,
+        scheme = if settings.has_tls { "https" } else { "http" },
     );
     text
 }

@@ -3,31 +3,42 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use memchr::memmem;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::cli::UpstreamOptions;
 use crate::error::{BenchError, BenchResult};
 use crate::http::{Body, parse_head};
 use crate::mcp_upstream::{self, Answer};
 use crate::responses::{DONE, ResponseScript, chunk, plain_body, usage_chunk};
+use crate::tls;
 
 /// Serves until standard input closes, at the latest when the controller dies.
 pub(crate) fn run(options: &UpstreamOptions) -> BenchResult<()> {
     let runtime = crate::load::runtime(options.threads)?;
     runtime.block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        println!("{}", listener.local_addr()?);
+        let bind = || TcpListener::bind("127.0.0.1:0");
+        let [plain, http1, http2] = [bind().await?, bind().await?, bind().await?];
+        let acceptor =
+            |protocol| options.tls.as_deref().map(|folder| tls::acceptor(folder, protocol)).transpose();
+        let (tls_http1, tls_http2) = (acceptor("http/1.1")?, acceptor("h2")?);
+        println!("{} {} {}", plain.local_addr()?, http1.local_addr()?, http2.local_addr()?);
         tokio::select! {
-            result = accept(listener) => result,
+            result = accept(plain, None) => result,
+            result = accept(http1, tls_http1) => result,
+            result = accept_http2(http2, tls_http2) => result,
             () = crate::load::wait_for_stdin_eof() => Ok(()),
         }
     })
 }
 
-async fn accept(listener: TcpListener) -> BenchResult<()> {
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>) -> BenchResult<()> {
     let body = plain_body();
     let plain: Arc<[u8]> = Arc::from(
         format!(
@@ -40,12 +51,51 @@ async fn accept(listener: TcpListener) -> BenchResult<()> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let plain = Arc::clone(&plain);
+        let acceptor = acceptor.clone();
         // A client disconnect is not an error here. A proxy that corrupts requests shows in its responses.
-        tokio::spawn(async move { serve(stream, &plain).await.ok() });
+        tokio::spawn(async move {
+            match acceptor {
+                Some(acceptor) => serve(acceptor.accept(stream).await?, &plain).await,
+                None => serve(stream, &plain).await,
+            }
+        });
     }
 }
 
-async fn serve(mut stream: TcpStream, plain: &[u8]) -> BenchResult<()> {
+/// Responds to every request with the plain response.
+async fn accept_http2(listener: TcpListener, acceptor: Option<TlsAcceptor>) -> BenchResult<()> {
+    let body = Bytes::from(plain_body());
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let (Some(acceptor), body) = (acceptor.clone(), body.clone()) else { continue };
+        let respond = move |request: http::Request<Incoming>| {
+            let body = body.clone();
+            async move {
+                request.into_body().collect().await?;
+                let mut response = http::Response::new(Full::new(body));
+                let json = http::HeaderValue::from_static("application/json");
+                response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+                Ok::<_, hyper::Error>(response)
+            }
+        };
+        tokio::spawn(async move {
+            let stream = TokioIo::new(acceptor.accept(stream).await?);
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            builder
+                .serve_connection(stream, hyper::service::service_fn(respond))
+                .await
+                .map_err(std::io::Error::other)
+        });
+    }
+}
+
+/// A connection to a client.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+async fn serve(mut stream: impl Stream, plain: &[u8]) -> BenchResult<()> {
     let mut input = BytesMut::with_capacity(32 * 1024);
     let mut decoded = Vec::new();
     loop {
@@ -92,6 +142,7 @@ async fn serve(mut stream: TcpStream, plain: &[u8]) -> BenchResult<()> {
             }
             Asked::Mcp(Answer::Never) => return wait_for_end(&mut stream).await,
         }
+        stream.flush().await?;
     }
 }
 
@@ -104,12 +155,12 @@ enum Asked {
 }
 
 /// Sends nothing until the client disconnects.
-async fn wait_for_end(stream: &mut TcpStream) -> BenchResult<()> {
+async fn wait_for_end(stream: &mut impl Stream) -> BenchResult<()> {
     while stream.read(&mut [0; 64]).await? > 0 {}
     Err(BenchError::new("the client disconnected"))
 }
 
-pub(crate) async fn read_more(stream: &mut TcpStream, input: &mut BytesMut) -> BenchResult<()> {
+pub(crate) async fn read_more(stream: &mut impl Stream, input: &mut BytesMut) -> BenchResult<()> {
     input.reserve(16 * 1024);
     match stream.read_buf(input).await? {
         0 => Err(BenchError::new("the client disconnected")),
@@ -125,7 +176,7 @@ fn parse_request(body: &[u8]) -> Asked {
     Asked::Model(script, script.chunks > 0 && memmem::find(body, b"\"include_usage\"").is_some())
 }
 
-async fn answer_in_chunks(stream: &mut TcpStream, script: ResponseScript, usage: bool) -> BenchResult<()> {
+async fn answer_in_chunks(stream: &mut impl Stream, script: ResponseScript, usage: bool) -> BenchResult<()> {
     // X-Accel-Buffering disables the buffering of nginx for this stream.
     let mut out = String::from(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
@@ -144,6 +195,7 @@ async fn answer_in_chunks(stream: &mut TcpStream, script: ResponseScript, usage:
             out.push_str("0\r\n\r\n");
         }
         stream.write_all(out.as_bytes()).await?;
+        stream.flush().await?;
         out.clear();
         if script.hold {
             return wait_for_end(stream).await;
@@ -160,6 +212,8 @@ pub(crate) fn push_chunk(out: &mut String, content: &str) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpStream;
+
     use super::*;
     use crate::request;
 
@@ -168,7 +222,7 @@ mod tests {
         crate::load::runtime(1).unwrap().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let addr = listener.local_addr().unwrap();
-            tokio::spawn(accept(listener));
+            tokio::spawn(accept(listener, None));
             let mut stream = TcpStream::connect(addr).await.unwrap();
             stream.write_all(request).await.unwrap();
             let mut said = Vec::new();

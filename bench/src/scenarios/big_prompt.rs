@@ -6,11 +6,11 @@ use crate::error::BenchResult;
 use crate::report::{Goal, Section};
 
 pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
-    let runs = saturation::saturate(bench, 16 * 1024)?;
+    let runs = saturation::saturate(bench, &bench.start_pair()?, 16 * 1024)?;
     Ok(Section {
         id: "d",
         title: format!("saturation: 16 KiB prompt, 300 B answer, {} connections", bench.options.connections),
-        rows: saturation::rows(&runs, Goal::Ratio(1.5)),
+        rows: saturation::rows(&runs, Goal::Ratio(1.8)),
         notes: runs.saturation_notes(bench.options.workers),
     })
 }

@@ -1,5 +1,5 @@
 //! Cost of limits: the same request of an organization without limits, of a key to which none of its organization's
-//! limits applies, and of one to which ten apply.
+//! limits applies, and of one to which ten apply: ten with a number each, and ten with three.
 
 use super::in_turn;
 use crate::bench::{Bench, Measured};
@@ -11,23 +11,28 @@ use crate::responses::ResponseScript;
 use crate::stats::Spread;
 
 const LIMITS: usize = 10;
-/// More than the benchmark can use.
-const AMOUNT: u64 = 10_000_000_000;
+/// What a limit counts, with more than the benchmark can use.
+const NUMBERS: [(&str, u64); 3] =
+    [("requests", 10_000_000_000), ("tokens", 10_000_000_000), ("concurrent", 1_000_000)];
 
 pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let pair = bench.start_alone(&[])?;
     let owner = pair.gateway.sign_up_as("limited")?;
     let api = Api { addr: pair.gateway.target().addr, key: &owner.key };
-    let (id, limited_key) = create_key(&api)?;
+    let (single, single_key) = create_key(&api)?;
+    let (triple, triple_key) = create_key(&api)?;
     for number in 0..LIMITS {
-        let body = format!(
-            r#"{{"name":"limit-{number}","scope":"key","scope_id":"{id}","requests":{AMOUNT},"tokens":{AMOUNT},"concurrent":1000000}}"#
-        );
-        api.request("POST", &format!("/orgs/{}/limits", owner.org), &body)?;
+        let all = NUMBERS.map(|(name, amount)| format!(r#""{name}":{amount}"#));
+        for (kind, key, numbers) in
+            [("one", &single, all[number % NUMBERS.len()].clone()), ("all", &triple, all.join(","))]
+        {
+            let body = format!(r#"{{"name":"{kind}-{number}","scope":"key","scope_id":"{key}",{numbers}}}"#);
+            api.request("POST", &format!("/orgs/{}/limits", owner.org), &body)?;
+        }
     }
     let chat = |key: &str| request::chat(2048, ResponseScript::default(), key);
-    let requests = [chat(&pair.key), chat(&owner.key), chat(&limited_key)];
-    let [none, other, ten] = in_turn(bench, &pair, [&requests[0], &requests[1], &requests[2]])?;
+    let requests = [chat(&pair.key), chat(&owner.key), chat(&single_key), chat(&triple_key)];
+    let [none, other, ten, thirty] = in_turn(bench, &pair, requests.each_ref())?;
     let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
     let above = |runs: &[Measured]| {
         Spread::of(runs.iter().zip(&none).map(|(run, none)| run.cpu_per_answer() - none.cpu_per_answer()))
@@ -40,6 +45,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
             row("CPU per request without limits", cpu(&none)),
             row("CPU added by limits that do not apply", above(&other)).goal(Goal::Below(0.5)),
             row("CPU added by ten limits that apply", above(&ten)).goal(Goal::Below(5.0)),
+            row("CPU added by ten limits of three numbers each", above(&thirty)),
         ],
         notes: Vec::new(),
     })

@@ -17,6 +17,7 @@ mod open_streams;
 mod saturation;
 mod startup;
 mod streams;
+mod tls_upstream;
 mod translation;
 mod usage;
 
@@ -34,7 +35,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&Bench) -> BenchResult<Section>,
 }
 
-const SCENARIOS: [Scenario; 17] = [
+const SCENARIOS: [Scenario; 18] = [
     Scenario { id: "a", name: "saturation", run: saturation::run },
     Scenario { id: "b", name: "fixed rate", run: fixed_rate::run },
     Scenario { id: "c", name: "streams", run: streams::run },
@@ -52,6 +53,7 @@ const SCENARIOS: [Scenario; 17] = [
     Scenario { id: "o", name: "named models", run: named_models::run },
     Scenario { id: "p", name: "limits", run: limits::run },
     Scenario { id: "q", name: "MCP", run: mcp::run },
+    Scenario { id: "r", name: "TLS to the upstream", run: tls_upstream::run },
 ];
 
 pub(crate) fn choose(only: &[String]) -> BenchResult<Vec<&'static Scenario>> {
@@ -278,7 +280,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             choose(&only).map(|chosen| chosen.iter().map(|scenario| scenario.id).collect::<String>())
         };
-        assert_eq!(ids(&[]).unwrap(), "abcdefghijklmnopq");
+        assert_eq!(ids(&[]).unwrap(), "abcdefghijklmnopqr");
         assert_eq!(ids(&["c", "a"]).unwrap(), "ac");
         assert!(ids(&["z"]).is_err());
     }

@@ -1,7 +1,7 @@
 //! Maximum throughput with a 2 KB prompt and a 300 byte response.
 
 use super::{Runs, rounds};
-use crate::bench::{Bench, Load, Measured};
+use crate::bench::{Bench, Load, Measured, Pair};
 use crate::cli::LoadMode;
 use crate::error::BenchResult;
 use crate::report::{Goal, Row, Section};
@@ -9,18 +9,17 @@ use crate::request;
 use crate::responses::ResponseScript;
 
 pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
-    let runs = saturate(bench, 2048)?;
+    let runs = saturate(bench, &bench.start_pair()?, 2048)?;
     Ok(Section {
         id: "a",
         title: format!("saturation: 2 KB prompt, 300 B answer, {} connections", bench.options.connections),
-        rows: rows(&runs, Goal::Ratio(1.4)),
+        rows: rows(&runs, Goal::Ratio(1.6)),
         notes: runs.saturation_notes(bench.options.workers),
     })
 }
 
-/// Also used for larger prompts.
-pub(super) fn saturate(bench: &Bench, body_bytes: usize) -> BenchResult<Runs> {
-    let pair = bench.start_pair()?;
+/// Also used for larger prompts and over TLS.
+pub(super) fn saturate(bench: &Bench, pair: &Pair, body_bytes: usize) -> BenchResult<Runs> {
     let request = request::chat(body_bytes, ResponseScript::default(), &pair.key);
     let load = Load {
         mode: LoadMode::Closed,

@@ -83,7 +83,7 @@ impl<'a> Siege<'a> {
         }
         let this_program = std::env::current_exe()?;
         let folder = TempDir::create(&std::env::temp_dir())?;
-        let (upstream, upstream_addr) = start_upstream(&this_program, None)?;
+        let (upstream, addresses) = start_upstream(&this_program, None, None)?;
         let mut extra = vec![format!("GATEWAY_MEMORY_BYTES={}", options.memory_mib << 20)];
         if let Some(url) = url {
             extra.push(format!("GATEWAY_DATABASE_URL={url}"));
@@ -94,7 +94,7 @@ impl<'a> Siege<'a> {
             binary: &options.gateway,
             cpus: None,
             data_dir: folder.path().join("data"),
-            upstream: upstream_addr,
+            upstream: addresses.plain,
             extra: &extra,
         };
         std::fs::create_dir_all(&settings.data_dir)?;

@@ -89,7 +89,7 @@ impl Job for RunEval {
                 let delay = ITEM_RETRY_DELAY.saturating_mul(u32::try_from(first.attempts).unwrap_or(1));
                 let _ = tokio::time::timeout(delay, job_services.services.tasks.stopping()).await;
             }
-            let Some((outcomes, rate_limited)) = runner.judge(items).await? else {
+            let Some((outcomes, rate_limited)) = Box::pin(runner.judge(items)).await? else {
                 return Ok(JobResult::Finished);
             };
             kill_point(KillPoint::ItemsJudged);

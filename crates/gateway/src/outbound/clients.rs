@@ -1,32 +1,29 @@
 //! HTTP clients for providers. Tenant-chosen addresses use separate clients, because only those pass the egress guard.
-//! Plain HTTP/1.1 uses the connection pool in `pool`; TLS, where a provider may negotiate HTTP/2, uses the client of
-//! hyper-util.
+//! HTTP/1.1, plain or over TLS, uses the connection pool in `pool`. HTTP/2 is left to hosts that speak nothing else, with
+//! the client of hyper-util: on a connection that many calls share, a caller that reads slowly would hold up the others.
 
-use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
-use std::sync::OnceLock;
-use std::task::{Context, Poll};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway_core::egress::EgressRule;
 use http::uri::Scheme;
 use http::{Request, Response, Uri};
-use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::Name;
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::body::OutboundBody;
+use super::connector::{self, Connector, Http, is_without_http1};
 use super::pool::{Pool, UpstreamBody};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Unused connections are closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Limit of idle connections per host.
 const MAX_IDLE_CONNECTIONS: usize = 1024;
-const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+/// Hosts without HTTP/1.1 that are remembered.
+const MAX_HTTP2_HOSTS: usize = 1024;
 
 /// The provider clients of one worker thread.
 pub struct Clients {
@@ -40,10 +37,15 @@ struct ClientPair {
     rule: EgressRule,
     plain: Pool,
     /// Created on first use, because loading the system's root certificates is slow.
-    tls: OnceLock<Client<HttpsConnector<Http>, OutboundBody>>,
+    tls: OnceLock<TlsClient>,
 }
 
-pub(crate) type Http = HttpConnector<Resolver>;
+struct TlsClient {
+    pool: Pool,
+    http2: Client<HttpsConnector<Http>, OutboundBody>,
+    /// By authority.
+    http2_hosts: Mutex<HashSet<String>>,
+}
 
 /// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
@@ -89,13 +91,16 @@ impl Clients {
         if request.uri().scheme() != Some(&Scheme::HTTPS) {
             return pair.plain.send(request).await;
         }
-        Ok(pair.tls()?.request(request).await?.map(UpstreamBody::from))
+        pair.tls()?.send(request).await
     }
 
     /// Closes the idle connections past their timeout.
     pub fn close_expired(&self) {
         for pair in [&self.any, &self.private, &self.public] {
             pair.plain.close_expired();
+            if let Some(tls) = pair.tls.get() {
+                tls.pool.close_expired();
+            }
         }
     }
 }
@@ -108,56 +113,65 @@ impl Default for Clients {
 
 impl ClientPair {
     fn new(rule: EgressRule) -> Self {
-        let plain = Pool::new(http_connector(rule), IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS);
+        let plain = Pool::new(Connector::plain(rule), IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS);
         Self { rule, plain, tls: OnceLock::new() }
     }
 
-    fn tls(&self) -> Result<&Client<HttpsConnector<Http>, OutboundBody>, SendError> {
+    fn tls(&self) -> Result<&TlsClient, SendError> {
         if let Some(client) = self.tls.get() {
             return Ok(client);
         }
-        let client = tls_client(https_connector(self.rule)?);
+        let client = TlsClient::new(self.rule).map_err(SendError::Certificates)?;
         Ok(self.tls.get_or_init(|| client))
     }
 }
 
-fn tls_client<C>(connector: C) -> Client<C, OutboundBody>
-where
-    C: hyper_util::client::legacy::connect::Connect + Clone,
-{
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-        .build(connector)
-}
+impl TlsClient {
+    fn new(rule: EgressRule) -> std::io::Result<Self> {
+        let http2 = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .build(connector::any_version(rule)?);
+        let pool = Pool::new(Connector::tls(rule)?, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS);
+        Ok(Self { pool, http2, http2_hosts: Mutex::default() })
+    }
 
-fn http_connector(rule: EgressRule) -> Http {
-    let mut http = HttpConnector::new_with_resolver(Resolver { rule });
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_keepalive(Some(TCP_KEEPALIVE));
-    http
-}
+    async fn send(&self, request: Request<OutboundBody>) -> Result<Response<UpstreamBody>, SendError> {
+        let authority = request.uri().authority().map_or("", |authority| authority.as_str());
+        if self.speaks_only_http2(authority) {
+            return self.send_by_http2(request).await;
+        }
+        let connection = match self.pool.connection(request.uri()).await {
+            Ok(connection) => connection,
+            Err(SendError::Connect(error)) if is_without_http1(&*error) => {
+                self.remember_http2(authority);
+                return self.send_by_http2(request).await;
+            }
+            Err(error) => return Err(error),
+        };
+        self.pool.send_on(connection, request).await
+    }
 
-fn https_connector(rule: EgressRule) -> Result<HttpsConnector<Http>, SendError> {
-    static CONFIG: OnceLock<rustls::ClientConfig> = OnceLock::new();
-    let config = if let Some(config) = CONFIG.get() {
-        config
-    } else {
-        let loaded = rustls::ClientConfig::builder()
-            .with_native_roots()
-            .map_err(SendError::Certificates)?
-            .with_no_client_auth();
-        CONFIG.get_or_init(|| loaded)
-    };
-    Ok(HttpsConnectorBuilder::new()
-        .with_tls_config(config.clone())
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(http_connector(rule)))
+    async fn send_by_http2(
+        &self,
+        request: Request<OutboundBody>,
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        Ok(self.http2.request(request).await?.map(UpstreamBody::from))
+    }
+
+    fn speaks_only_http2(&self, authority: &str) -> bool {
+        self.http2_hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(authority)
+    }
+
+    fn remember_http2(&self, authority: &str) {
+        let mut hosts = self.http2_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= MAX_HTTP2_HOSTS {
+            hosts.clear();
+        }
+        hosts.insert(authority.to_owned());
+    }
 }
 
 /// Applies the rule to IP literals, which the connector does not pass to the resolver.
@@ -165,37 +179,6 @@ pub fn ip_literal_is_allowed(uri: &Uri, rule: EgressRule) -> bool {
     let host = uri.host().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.parse::<IpAddr>().map_or(true, |address| rule.allows(address))
-}
-
-/// The host name resolves only to addresses that the egress rule blocks.
-#[derive(Debug, thiserror::Error)]
-#[error("the address is private, local or a metadata service")]
-pub struct AddressBlocked;
-
-/// The system's resolver, without the addresses that the egress rule blocks.
-#[derive(Clone)]
-pub(crate) struct Resolver {
-    rule: EgressRule,
-}
-
-impl tower::Service<Name> for Resolver {
-    type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let rule = self.rule;
-        Box::pin(async move {
-            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> = resolved.filter(|address| rule.allows(address.ip())).collect();
-            let is_blocked = rule != EgressRule::Any && allowed.is_empty();
-            if is_blocked { Err(AddressBlocked.into()) } else { Ok(allowed.into_iter()) }
-        })
-    }
 }
 
 #[cfg(test)]
@@ -222,17 +205,5 @@ mod tests {
         let is_allowed = |uri: &str| ip_literal_is_allowed(&uri.parse().unwrap(), EgressRule::Private);
         assert!(is_allowed("http://127.0.0.1/") && is_allowed("http://[::1]:8080/x"));
         assert!(!is_allowed("http://169.254.169.254/") && !is_allowed("http://[fd00:ec2::254]/"));
-    }
-
-    #[tokio::test]
-    async fn a_name_that_resolves_to_a_private_address_is_blocked() {
-        let resolve = |rule| async move {
-            let name: Name = "localhost".parse().unwrap();
-            tower::Service::call(&mut Resolver { rule }, name).await
-        };
-        assert!(resolve(EgressRule::Public).await.is_err_and(|error| error.is::<AddressBlocked>()));
-        for rule in [EgressRule::Private, EgressRule::Any] {
-            assert!(resolve(rule).await.is_ok_and(|mut addresses| addresses.next().is_some()));
-        }
     }
 }

@@ -9,7 +9,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::body::{OutboundBody, RequestBodyError, StreamedCopy};
-use super::clients::{AddressBlocked, Clients, SendError, ip_literal_is_allowed};
+use super::clients::{Clients, SendError, ip_literal_is_allowed};
+use super::connector::AddressBlocked;
 use super::pool::UpstreamBody;
 use crate::problem::Problem;
 use crate::services::Services;

@@ -2,5 +2,6 @@
 
 pub mod body;
 pub mod clients;
+mod connector;
 pub mod exchange;
 pub mod pool;

@@ -1,4 +1,4 @@
-//! HTTP/1.1 connection pool with keep-alive. A connection has no task of its own: the request that uses it polls it.
+//! HTTP/1.1 connection pool with keep-alive, plain or over TLS. A connection has no task of its own: the request that uses it polls it.
 //! The response therefore never crosses tasks, and the head is forwarded together with the first body chunk. Dropping a
 //! request drops its connection, which also cancels the request at the provider.
 
@@ -17,15 +17,13 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tower::ServiceExt as _;
 
 use super::body::OutboundBody;
-use super::clients::{Http, SendError};
+use super::clients::SendError;
+use super::connector::{Connector, Io};
 
 pub struct Pool {
-    connector: Http,
+    connector: Connector,
     idle: Arc<IdleConnections>,
 }
 
@@ -39,14 +37,38 @@ struct IdleConnections {
     max_per_host: usize,
 }
 
+/// A connection for one request.
+pub(super) struct Checkout {
+    connection: Box<PooledConnection>,
+    /// It was idle before, so the host may have closed it.
+    reused: bool,
+}
+
 impl Pool {
-    pub fn new(connector: Http, idle_timeout: Duration, max_per_host: usize) -> Self {
+    pub(super) fn new(connector: Connector, idle_timeout: Duration, max_per_host: usize) -> Self {
         let idle = IdleConnections { connections: Mutex::default(), idle_timeout, max_per_host };
         Self { connector, idle: Arc::new(idle) }
     }
 
-    pub async fn send(
+    pub async fn send(&self, request: Request<OutboundBody>) -> Result<Response<UpstreamBody>, SendError> {
+        let connection = self.connection(request.uri()).await?;
+        self.send_on(connection, request).await
+    }
+
+    /// A connection to the host: an idle one, or a new one.
+    pub(super) async fn connection(&self, uri: &Uri) -> Result<Checkout, SendError> {
+        let Some(authority) = uri.authority() else {
+            return Err(SendError::Connect("the address has no host".into()));
+        };
+        match self.idle.take(authority) {
+            Some(connection) => Ok(Checkout { connection, reused: true }),
+            None => Ok(Checkout { connection: self.connect(uri).await?, reused: false }),
+        }
+    }
+
+    pub(super) async fn send_on(
         &self,
+        mut checkout: Checkout,
         mut request: Request<OutboundBody>,
     ) -> Result<Response<UpstreamBody>, SendError> {
         let uri = request.uri().clone();
@@ -56,10 +78,7 @@ impl Pool {
         request.headers_mut().entry(HOST).or_insert_with(|| host_header(&uri, authority));
         *request.uri_mut() = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")).into();
         loop {
-            let (mut connection, reused) = match self.idle.take(authority) {
-                Some(connection) => (connection, true),
-                None => (self.connect(&uri).await?, false),
-            };
+            let Checkout { mut connection, reused } = checkout;
             match connection.send(request).await {
                 Ok(response) => {
                     let (head, incoming) = response.into_parts();
@@ -74,6 +93,7 @@ impl Pool {
                     _ => return Err(error.into_error().into()),
                 },
             }
+            checkout = self.connection(&uri).await?;
         }
     }
 
@@ -89,8 +109,7 @@ impl Pool {
     }
 
     async fn connect(&self, uri: &Uri) -> Result<Box<PooledConnection>, SendError> {
-        let io = self.connector.clone().oneshot(uri.clone()).await;
-        let io = io.map_err(|error| SendError::Connect(error.into()))?;
+        let io = self.connector.connect(uri.clone()).await.map_err(SendError::Connect)?;
         let (sender, connection) = http1::Builder::new().handshake(io).await?;
         let repoll = Arc::new(RepollWaker::default());
         let waker = Arc::clone(&repoll).into();
@@ -100,7 +119,7 @@ impl Pool {
 
 fn host_header(uri: &Uri, authority: &Authority) -> HeaderValue {
     let host = match (authority.port_u16(), uri.scheme_str()) {
-        (Some(80), Some("http")) => authority.host(),
+        (Some(80), Some("http")) | (Some(443), Some("https")) => authority.host(),
         _ => authority.as_str().rsplit('@').next().unwrap_or_default(),
     };
     HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static(""))
@@ -141,7 +160,7 @@ impl IdleConnections {
 /// An HTTP/1.1 connection that is polled by the request that uses it.
 struct PooledConnection {
     sender: SendRequest<OutboundBody>,
-    connection: Connection<TokioIo<TcpStream>, OutboundBody>,
+    connection: Connection<Io, OutboundBody>,
     repoll: Arc<RepollWaker>,
     /// `repoll` as a `Waker`, built once per connection.
     waker: Waker,
@@ -183,11 +202,7 @@ impl PooledConnection {
 }
 
 /// Does the pending reads and writes. Errors reach the caller through the response future or its body.
-fn drive(
-    connection: &mut Connection<TokioIo<TcpStream>, OutboundBody>,
-    closed: &mut bool,
-    context: &mut Context<'_>,
-) {
+fn drive(connection: &mut Connection<Io, OutboundBody>, closed: &mut bool, context: &mut Context<'_>) {
     if !*closed {
         *closed = Pin::new(connection).poll(context).is_ready();
     }

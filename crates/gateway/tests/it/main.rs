@@ -131,6 +131,7 @@ mod proxy_prompts;
 mod proxy_providers;
 mod proxy_scopes;
 mod proxy_stream;
+mod proxy_tls;
 mod proxy_uploads;
 mod proxy_usage;
 mod quotas;

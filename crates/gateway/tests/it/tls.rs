@@ -1,7 +1,5 @@
 //! TLS of the listener: HTTP/1.1 and HTTP/2, renewal without a restart, and the limits of connections.
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,31 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::support::tls::create_certificate;
 use crate::support::{Backend, GatewayProcess, TestApp, command};
-
-/// Writes a certificate for localhost that signs itself.
-fn create_certificate(directory: &Path) {
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", "new.key", "-out", "new.crt"])
-        .current_dir(directory)
-        .output();
-    assert!(made.is_ok_and(|made| made.status.success()), "openssl is needed for this test");
-    std::fs::rename(directory.join("new.key"), directory.join("tls.key")).unwrap();
-    std::fs::rename(directory.join("new.crt"), directory.join("tls.crt")).unwrap();
-}
 
 fn settings(directory: &TempDir) -> [(String, String); 2] {
     let path = |name: &str| directory.path().join(name).display().to_string();

@@ -21,6 +21,7 @@ pub mod receiver;
 pub mod routes;
 pub mod skills;
 mod tcp_forwarder;
+pub mod tls;
 
 pub use app::{
     Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,
