@@ -67,6 +67,9 @@ pub async fn traces_of(db: &Db, org: OrgId) -> Result<Vec<String>, StoreError> {
         );
         queries.push((sql, table.to_owned()));
     }
+    let blocks = "SELECT COUNT(*) AS n FROM log_body_blocks WHERE $1 <> '' AND id NOT IN \
+                  (SELECT body_block FROM log_rows WHERE body_block IS NOT NULL)";
+    queries.push((blocks.to_owned(), "log_body_blocks".to_owned()));
     let parts = "SELECT COUNT(*) AS n FROM log_word_parts WHERE $1 <> '' AND id / 256 NOT IN (SELECT id FROM log_word_runs)";
     queries.push((parts.to_owned(), "log_word_parts".to_owned()));
     let has_logs = queries.iter().any(|(_, table)| table == "log_sessions");

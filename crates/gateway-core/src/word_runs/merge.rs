@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::bytes::Malformed;
 use super::{MAX_ROWS, Posting, encode_part, level_of, part_of, parts_of, read_part};
+use crate::packed::Malformed;
 
 /// Where the rows of the old runs are in the new one.
 #[derive(Debug)]

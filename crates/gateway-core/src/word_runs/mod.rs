@@ -7,16 +7,15 @@
 //!
 //! The keys of a run are in one or more parts by their first bits, so that a search reads a small share of a large run.
 
-mod bytes;
 mod merge;
 mod part;
 
-pub use bytes::Malformed;
 pub use merge::{MergePlan, merge_part};
 pub use part::{encode_part, read_part, rows_with};
 
 use crate::ids::OrgId;
-use bytes::{put_varint, take_varint};
+pub use crate::packed::Malformed;
+use crate::packed::{put_varint, take_varint};
 
 /// Rows of a run at most: a posting has 16 bits.
 pub const MAX_ROWS: usize = 1 << 16;

@@ -2,8 +2,8 @@
 //! the bytes of the key's list, and its lowest bit says how the list is encoded: as the differences of the rows, or as
 //! one bit for each row of the run if that is shorter.
 
-use super::bytes::{Malformed, put_varint, take, take_length, take_varint};
 use super::{MAX_ROWS, Posting};
+use crate::packed::{Malformed, put_varint, take, take_length, take_varint};
 
 const KEY_BYTES: usize = 6;
 

@@ -10,6 +10,7 @@ use sqlx::AssertSqlSafe;
 use super::Export;
 use super::enqueue::CHECKPOINT;
 use crate::leases::{Claim, Lease, LeaseTable, Release};
+use crate::logs::bodies::SIZE;
 use crate::logs::bulk::{id_list, in_ids};
 use crate::row::{Row, args, json};
 use crate::table::Table as _;
@@ -101,15 +102,11 @@ impl QueuedItem {
 
 /// The first `limit` queued items of an export, ordered by row.
 pub async fn queued(logs: &Db, id: ExportId, limit: i64) -> Result<Vec<QueuedItem>, StoreError> {
-    let rows = logs
-        .all(
-            "SELECT q.log_id, q.verdict, q.content, \
-             (SELECT CAST(LENGTH(b.request) + LENGTH(b.response) AS BIGINT) FROM log_bodies b \
-             WHERE b.id = q.log_id) AS size FROM export_queue q WHERE q.export_id = $1 \
-             ORDER BY q.log_id, q.verdict LIMIT $2",
-            args![id, limit],
-        )
-        .await?;
+    let sql = format!(
+        "SELECT q.log_id, q.verdict, q.content, (SELECT {SIZE} FROM log_rows r WHERE r.id = q.log_id) AS size \
+         FROM export_queue q WHERE q.export_id = $1 ORDER BY q.log_id, q.verdict LIMIT $2"
+    );
+    let rows = logs.all(AssertSqlSafe(sql), args![id, limit]).await?;
     rows.iter().map(QueuedItem::from_row).collect()
 }
 

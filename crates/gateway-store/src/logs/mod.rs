@@ -2,6 +2,7 @@
 //! are in a separate part of the store. The id of a row contains its time, so ranges of time are ranges of ids.
 
 mod batches;
+pub(crate) mod bodies;
 pub(crate) mod bulk;
 mod closed_days;
 mod days;

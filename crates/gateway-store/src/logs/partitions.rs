@@ -11,7 +11,9 @@ use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
-const TABLES: [&str; 3] = ["log_rows", "log_bodies", "log_words"];
+const TABLES: [&str; 4] = ["log_rows", "log_bodies", "log_words", NEWEST];
+/// The table that was added last: a day that an earlier version created lacks it.
+const NEWEST: &str = "log_body_blocks";
 /// The key of the advisory lock for creating and dropping partitions.
 const LOCK: i64 = 0x6761_7465_7761_7902;
 
@@ -51,7 +53,7 @@ pub(super) async fn ensure_days(logs: &Db, days: BTreeSet<Day>) -> Result<(), St
         return Ok(());
     }
     for day in days {
-        let probe = logs.opt(PROBE, args![partition("log_words", day)]).await?;
+        let probe = logs.opt(PROBE, args![NEWEST, partition(NEWEST, day)]).await?;
         if probe.is_none() {
             create(logs, day).await?;
         }
@@ -61,7 +63,7 @@ pub(super) async fn ensure_days(logs: &Db, days: BTreeSet<Day>) -> Result<(), St
 
 /// Queries the catalogue, because a connection caches that `to_regclass` found no table.
 const PROBE: &str = "SELECT 1 AS one FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
-    WHERE i.inhparent = to_regclass('log_words') AND c.relname = $1";
+    WHERE i.inhparent = to_regclass($1) AND c.relname = $2";
 
 /// The days with partitions, oldest first.
 pub(super) async fn days(logs: &Db) -> Result<Vec<Day>, StoreError> {
@@ -113,8 +115,8 @@ pub(super) fn ends_before(day: Day, id: i64) -> bool {
 async fn create(logs: &Db, day: Day) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
     tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
-    if tx.opt(PROBE, args![partition("log_words", day)]).await?.is_none() {
-        for table in TABLES {
+    for table in TABLES {
+        if tx.opt(PROBE, args![table, partition(table, day)]).await?.is_none() {
             create_one(&mut tx, table, day).await?;
         }
     }

@@ -17,10 +17,10 @@ use sqlx::AssertSqlSafe;
 use self::decode::read;
 pub(super) use self::decode::read as read_entry;
 use super::bulk::{id_list, in_ids};
-use super::fulltext;
 use super::hour_index::HourIndex;
 use super::own::OwnRows;
 use super::write::{COLUMNS, level_name};
+use super::{bodies, fulltext};
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::{Arg, args};
@@ -156,32 +156,25 @@ pub async fn find(logs: &Db, org: OrgId, id: i64) -> Result<Option<LogEntry>, St
     let sql = format!("SELECT {columns} FROM log_rows r WHERE r.id = $2 AND r.org_id = $1");
     let Some(row) = logs.opt(AssertSqlSafe(sql), args![org, id]).await? else { return Ok(None) };
     let mut entry = read(&row)?;
-    let bodies = logs.opt("SELECT request, response FROM log_bodies WHERE id = $1", args![id]).await?;
-    if let Some(bodies) = bodies {
-        entry.row.request = bodies.get("request")?;
-        entry.row.response = bodies.get("response")?;
-    }
+    bodies::add_to(logs, std::slice::from_mut(&mut entry.row), std::slice::from_ref(&row)).await?;
     Ok(Some(entry))
 }
 
 /// The rows with these ids that still exist, ordered by id.
-pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Result<Vec<LogRow>, StoreError> {
+pub async fn find_many(
+    logs: &Db,
+    org: OrgId,
+    ids: &[i64],
+    with_bodies: bool,
+) -> Result<Vec<LogRow>, StoreError> {
     let list = id_list(ids.iter().copied());
     let columns = SELECT_LIST.as_str();
     let these = in_ids(logs.dialect(), "r.id", 2);
     let sql = format!("SELECT {columns} FROM log_rows r WHERE r.org_id = $1 AND {these} ORDER BY r.id");
     let found = logs.all(AssertSqlSafe(sql), args![org, list.as_str()]).await?;
     let mut rows = found.iter().map(|row| read(row).map(|entry| entry.row)).collect::<Result<Vec<_>, _>>()?;
-    if bodies {
-        let sql =
-            format!("SELECT id, request, response FROM log_bodies WHERE {}", in_ids(logs.dialect(), "id", 1));
-        let mut stored = HashMap::new();
-        for row in logs.all(AssertSqlSafe(sql), args![list.as_str()]).await? {
-            stored.insert(row.get::<i64>("id")?, (row.get("request")?, row.get("response")?));
-        }
-        for row in &mut rows {
-            (row.request, row.response) = stored.remove(&row.id).unwrap_or_default();
-        }
+    if with_bodies {
+        bodies::add_to(logs, &mut rows, &found).await?;
     }
     Ok(rows)
 }
@@ -189,11 +182,18 @@ pub async fn find_many(logs: &Db, org: OrgId, ids: &[i64], bodies: bool) -> Resu
 /// The sizes of the stored bodies of these rows in bytes, by id. Rows without bodies are left out.
 pub async fn body_sizes(logs: &Db, ids: &[i64]) -> Result<HashMap<i64, i64>, StoreError> {
     let sql = format!(
-        "SELECT id, CAST(LENGTH(request) + LENGTH(response) AS BIGINT) AS size FROM log_bodies WHERE {}",
-        in_ids(logs.dialect(), "id", 1)
+        "SELECT r.id, {} AS size FROM log_rows r WHERE {}",
+        bodies::SIZE,
+        in_ids(logs.dialect(), "r.id", 1)
     );
     let rows = logs.all(AssertSqlSafe(sql), args![id_list(ids.iter().copied())]).await?;
-    rows.iter().map(|row| Ok((row.get("id")?, row.get::<Option<i64>>("size")?.unwrap_or(0)))).collect()
+    let mut sizes = HashMap::new();
+    for row in rows {
+        if let Some(size) = row.get("size")? {
+            sizes.insert(row.get("id")?, size);
+        }
+    }
+    Ok(sizes)
 }
 
 /// The ids among these that exist.

@@ -5,7 +5,7 @@
 //! up to a day more. Everything else is deleted in short transactions. Daily usage is kept forever, hourly usage for
 //! 400 days, and usage by user as long as the organization's rows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::first_log_id;
@@ -16,7 +16,7 @@ use super::bulk::{id_list, in_ids};
 use super::partitions::{self, Day};
 use super::rollup::{Cube, Grain};
 use super::write::lock_writers;
-use super::{days, user_spend, words};
+use super::{bodies, days, user_spend, words};
 use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
@@ -111,7 +111,7 @@ async fn organizations(
 pub(super) async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u64, StoreError> {
     let old = logs
         .all(
-            "SELECT id FROM log_rows WHERE org_id = $1 AND id < $2 ORDER BY id LIMIT $3",
+            "SELECT id, body_block FROM log_rows WHERE org_id = $1 AND id < $2 ORDER BY id LIMIT $3",
             args![org, before, SWEEP_ROWS],
         )
         .await?;
@@ -120,6 +120,10 @@ pub(super) async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u6
     }
     let ids = old.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
     let list = id_list(ids.iter().copied());
+    let mut blocks = HashSet::new();
+    for row in &old {
+        blocks.extend(row.get::<Option<i64>>("body_block")?);
+    }
     let counts = words::count_rows(logs, &ids).await?;
     let index_key = match logs.dialect() {
         Dialect::Sqlite => "rowid",
@@ -133,6 +137,7 @@ pub(super) async fn delete_rows(logs: &Db, org: OrgId, before: i64) -> Result<u6
         let sql = format!("DELETE FROM {table} WHERE {}", in_ids(tx.dialect(), column, 1));
         removed = tx.exec(AssertSqlSafe(sql), args![list.as_str()]).await?;
     }
+    bodies::delete_blocks(&mut tx, &blocks, ids.last().copied().unwrap_or_default()).await?;
     words::note_deleted(&mut tx, &counts).await?;
     tx.commit().await?;
     Ok(removed)

@@ -1,17 +1,23 @@
-//! What is derived from the bodies of rows before they are stored: previews, and words for the search index.
+//! What is made of the bodies of rows before they are stored: previews, words for the search index, and compressed
+//! blocks.
 
+use gateway_core::body_blocks::BodyBlock;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::logs::LogRow;
 use gateway_core::search_terms::TermHasher;
 use gateway_core::word_runs::Run;
 
+use super::bodies;
+
 const MAX_PREVIEW_CHARS: usize = 200;
 
-/// What is derived from the bodies of the rows of a batch.
+/// What is made of the bodies of the rows of a batch.
 pub struct BatchTexts {
     pub(super) rows: Vec<Texts>,
     /// The search index of all rows.
     pub(super) run: Option<Run>,
+    /// The bodies of all rows.
+    pub(super) blocks: Vec<BodyBlock>,
 }
 
 impl BatchTexts {
@@ -20,7 +26,7 @@ impl BatchTexts {
         let texts: Vec<Texts> = rows.iter().map(|row| Texts::of(row, &mut hasher)).collect();
         let indexed = rows.iter().zip(&texts).filter(|(row, _)| has_bodies(row));
         let run = Run::of(indexed.map(|(row, texts)| (row.id, row.org_id, texts.terms.as_slice())));
-        Self { run, rows: texts }
+        Self { run, blocks: bodies::blocks(rows), rows: texts }
     }
 }
 

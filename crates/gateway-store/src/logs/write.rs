@@ -14,7 +14,7 @@ use sqlx::AssertSqlSafe;
 use super::bulk::{Bulk, id_list, in_ids};
 use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
 use super::texts::{BatchTexts, Texts, has_bodies};
-use super::{batches, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
+use super::{batches, bodies, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
 use crate::row::{Arg, args, json};
@@ -106,7 +106,7 @@ async fn insert(
         admitted.add(row, row_texts, days.admit(row, &limits.quotas));
     }
     COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
-    store(tx, &admitted, texts.run).await?;
+    store(tx, &admitted, texts).await?;
     rollup::add(tx, &all, &mut days, limits.lines).await?;
     user_spend::add(tx, &all, &mut days, limits.lines.spenders).await?;
     days.write(tx).await?;
@@ -144,19 +144,27 @@ impl<'a> Admitted<'a> {
 }
 
 /// Stores everything of the rows but their usage.
-async fn store(tx: &mut Tx, admitted: &Admitted<'_>, run: Option<Run>) -> Result<(), StoreError> {
+async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result<(), StoreError> {
     if admitted.rows.is_empty() {
         return Ok(());
     }
     let new: Vec<&LogRow> = admitted.rows.iter().map(|(row, _)| &**row).collect();
     let texts: Vec<&Texts> = admitted.rows.iter().map(|(_, texts)| texts).collect();
     let sessions = sessions::join(tx, &new).await?;
+    // Blocks and run were made before the transaction, of all rows. Mostly all are new, with their bodies.
+    let mut block_of = bodies::by_row(&made.blocks);
+    let mut blocks = made.blocks;
+    let with_bodies: HashSet<i64> = new.iter().filter(|row| has_bodies(row)).map(|row| row.id).collect();
+    if with_bodies.len() != block_of.len() || !with_bodies.iter().all(|id| block_of.contains_key(id)) {
+        blocks = bodies::blocks(new.iter().copied());
+        block_of = bodies::by_row(&blocks);
+    }
     let values = new.iter().zip(&sessions).zip(&texts);
-    ROWS.run(tx, values.map(|((row, session), texts)| values_of(row, session, texts.preview.clone())))
-        .await?;
-    let bodies: Vec<&LogRow> = new.iter().copied().filter(|row| has_bodies(row)).collect();
-    BODIES.run(tx, bodies.iter().map(|row| args![row.id, row.request.clone(), row.response.clone()])).await?;
-    // The run was made before the transaction, of all rows. Mostly all are new, with their bodies.
+    let values = values.map(|((row, session), texts)| {
+        values_of(row, session, texts.preview.clone(), block_of.get(&row.id).copied())
+    });
+    ROWS.run(tx, values).await?;
+    bodies::add(tx, blocks).await?;
     let indexed: Vec<(i64, OrgId, &[u64])> = new
         .iter()
         .zip(&texts)
@@ -164,7 +172,7 @@ async fn store(tx: &mut Tx, admitted: &Admitted<'_>, run: Option<Run>) -> Result
         .map(|(row, texts)| (row.id, row.org_id, texts.terms.as_slice()))
         .collect();
     let is_same = |run: &Run| run.ids.iter().eq(indexed.iter().map(|(id, ..)| id));
-    if let Some(run) = run.filter(is_same).or_else(|| Run::of(indexed.iter().copied())) {
+    if let Some(run) = made.run.filter(is_same).or_else(|| Run::of(indexed.iter().copied())) {
         words::add(tx, run).await?;
     }
     batches::add(tx, &new).await?;
@@ -244,7 +252,7 @@ async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a
 }
 
 /// The columns of a log row, in the order of `values_of`.
-pub(super) const COLUMNS: [&str; 47] = [
+pub(super) const COLUMNS: [&str; 49] = [
     "id",
     "org_id",
     "request_id",
@@ -292,20 +300,19 @@ pub(super) const COLUMNS: [&str; 47] = [
     "response_stored",
     "response_is_stream",
     "preview",
+    "body_block",
+    "body_bytes",
 ];
 
 static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         "",
     )
 });
 
-static BODIES: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::new("INSERT INTO log_bodies (id, request, response)", "(?,?,?)", ""));
-
-fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
+fn values_of(row: &LogRow, session: &str, preview: Option<String>, block: Option<i64>) -> Vec<Arg> {
     let LogRow {
         id,
         org_id,
@@ -346,8 +353,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         tool,
         request_stored,
         response_stored,
-        request: _,
-        response: _,
+        request,
+        response,
         response_is_stream,
     } = row;
     let count = |of: fn(&Tokens) -> i64| tokens.as_ref().map(|tokens| bounded_tokens(of(tokens)));
@@ -399,6 +406,8 @@ fn values_of(row: &LogRow, session: &str, preview: Option<String>) -> Vec<Arg> {
         stored_name(*response_stored),
         *response_is_stream,
         preview,
+        block,
+        block.map(|_| i64::try_from(request.len() + response.len()).unwrap_or(i64::MAX)),
     ]
 }
 

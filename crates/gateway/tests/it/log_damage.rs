@@ -116,14 +116,14 @@ async fn a_damaged_record_loses_only_itself_on_postgres() {
     a_damaged_record_loses_only_itself(Backend::Postgres).await;
 }
 
-/// Makes the database reject rows of one path, and bodies that contain a word.
+/// Makes the database reject rows of one path, and those that have bodies with a word.
 async fn reject(proxy: &ProxyFixture) {
     let logs = &proxy.app.app.services.logs;
     let statements: &[&'static str] = match logs.dialect() {
         Dialect::Sqlite => &[
             "CREATE TRIGGER reject_row BEFORE INSERT ON log_rows WHEN NEW.path = '/v1/rejected' \
              BEGIN SELECT RAISE(ABORT, 'rejected'); END",
-            "CREATE TRIGGER reject_body BEFORE INSERT ON log_bodies WHEN instr(NEW.request, 'forbidden') \
+            "CREATE TRIGGER reject_body BEFORE INSERT ON log_rows WHEN NEW.body_bytes > 0 AND NEW.preview = 'forbidden' \
              BEGIN SELECT RAISE(ABORT, 'rejected'); END",
         ],
         Dialect::Postgres => &[
@@ -131,8 +131,8 @@ async fn reject(proxy: &ProxyFixture) {
              $$ BEGIN RAISE EXCEPTION 'rejected'; END $$",
             "CREATE TRIGGER reject_row BEFORE INSERT ON log_rows FOR EACH ROW \
              WHEN (NEW.path = '/v1/rejected') EXECUTE FUNCTION reject()",
-            "CREATE TRIGGER reject_body BEFORE INSERT ON log_bodies FOR EACH ROW \
-             WHEN (position('forbidden'::bytea in NEW.request) > 0) EXECUTE FUNCTION reject()",
+            "CREATE TRIGGER reject_body BEFORE INSERT ON log_rows FOR EACH ROW \
+             WHEN (NEW.body_bytes > 0 AND NEW.preview = 'forbidden') EXECUTE FUNCTION reject()",
         ],
     };
     for statement in statements {
@@ -207,14 +207,14 @@ async fn rows_wait_while_the_store_rejects_all_of_them() {
         let mut ids = vec![log_id(&proxy.chat(&body("first")).send().await)];
         proxy.log_row_by_id(ids[0]).await;
         let logs = &proxy.app.app.services.logs;
-        logs.exec("ALTER TABLE log_bodies RENAME TO away", Vec::new()).await.unwrap();
+        logs.exec("ALTER TABLE log_body_blocks RENAME TO away", Vec::new()).await.unwrap();
         for _ in 0..3 {
             ids.push(log_id(&proxy.chat(&body("hello")).send().await));
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         assert!(proxy.app.app.proxy.spool.backlog() > 0);
         assert_eq!(proxy.app.app.proxy.spool.set_aside.quarantined(), 0);
-        logs.exec("ALTER TABLE away RENAME TO log_bodies", Vec::new()).await.unwrap();
+        logs.exec("ALTER TABLE away RENAME TO log_body_blocks", Vec::new()).await.unwrap();
         wait_for_ids(&proxy.app, &proxy.ada.api_key, &ids).await;
     }
 }

@@ -82,6 +82,7 @@ mod limits_reached;
 mod limits_reservation;
 mod limits_store;
 mod limits_waiting;
+mod log_bodies;
 mod log_damage;
 mod log_query;
 mod log_query_property;

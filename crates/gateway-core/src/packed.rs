@@ -2,11 +2,11 @@
 
 /// Why stored bytes cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the search index is damaged: {0}")]
+#[error("stored bytes are damaged: {0}")]
 pub struct Malformed(pub &'static str);
 
 /// Seven bits a byte, lowest first; the highest bit says that more follow.
-pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -14,7 +14,7 @@ pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value.to_le_bytes()[0]);
 }
 
-pub(super) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     let (mut value, mut shift) = (0_u64, 0);
     loop {
         let (byte, rest) = bytes.split_first().ok_or(Malformed("a number ends early"))?;
@@ -30,12 +30,12 @@ pub(super) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     }
 }
 
-pub(super) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
     let (taken, rest) = bytes.split_at_checked(length).ok_or(Malformed("a list ends early"))?;
     *bytes = rest;
     Ok(taken)
 }
 
-pub(super) fn take_length(bytes: &mut &[u8]) -> Result<usize, Malformed> {
+pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, Malformed> {
     usize::try_from(take_varint(bytes)?).map_err(|_| Malformed("a length is too large"))
 }
