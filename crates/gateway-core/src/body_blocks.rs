@@ -1,8 +1,9 @@
 //! Bodies of log rows, compressed in blocks. Bodies of one conversation repeat each other, so a block of several is much
 //! smaller than the sum of its bodies. A block is small enough to be read for a single row.
 //!
-//! A block is `encoding | length | content`. The content, compressed with zstd unless that fails, is `number of rows | id,
-//! length of request and length of response of each row | requests and responses`. Ids are differences to the first.
+//! A block is `encoding | length | content`. The content, compressed with zstd if that makes it smaller, is `number of
+//! rows | id, length of request and length of response of each row | requests and responses`. Ids are differences to the
+//! first.
 
 use std::collections::HashMap;
 
@@ -112,6 +113,7 @@ fn encode(rows: &mut [RowBodies<'_>], compressor: Option<&mut zstd::bulk::Compre
         content.extend_from_slice(row.response);
     }
     let compressed = compressor.and_then(|compressor| compressor.compress(&content).ok());
+    let compressed = compressed.filter(|compressed| compressed.len() < content.len());
     let (encoding, stored) = match &compressed {
         Some(compressed) => (ZSTD, compressed),
         None => (PLAIN, &content),

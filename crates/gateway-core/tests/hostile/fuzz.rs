@@ -1,6 +1,7 @@
 //! Properties that hold for every input of a reader: it never panics, its work is bounded, chunks of any size give the
 //! same result, what was written is read back, and a second implementation agrees where there is one.
 
+use gateway_core::body_blocks::{blocks_of, read_bodies};
 use gateway_core::cache::{CanonicalError, canonical_json};
 use gateway_core::compat::{Changes, DIALECTS, Known, read_head, take_headers};
 use gateway_core::datasets::import::{ImportError, ImportFormat, check as check_import, read as import};
@@ -102,6 +103,7 @@ fn bodies() {
         target("preview", bodies.clone(), run("preview")),
         target("search-terms", bodies.clone(), run("search terms of bodies")),
         target("search-index", vec![run_part(), vec![1, 0, 0, 0, 0, 0, 7, 2, 3]], word_run),
+        target("body-block", vec![body_block(), vec![0, 5, 1, 0, 1, 0, 7]], body_blocks),
         target("scanners", bodies.clone(), run("JSON scanners")),
         target("semantic-cache", bodies, run("semantic cache")),
         target(
@@ -479,6 +481,18 @@ fn word_run(bytes: &[u8]) {
         assert_eq!(decode_ids(&encode_ids(&ids)).unwrap(), ids);
     }
     let _ = rows_with(bytes, 7);
+}
+
+fn body_block() -> Vec<u8> {
+    blocks_of([targets::bodies(b"a question and an answer")]).remove(0).bytes
+}
+
+/// Bytes are bodies, which are read as they were, or a damaged block.
+fn body_blocks(bytes: &[u8]) {
+    let block = blocks_of([targets::bodies(bytes)]).remove(0);
+    let found = read_bodies(block.id(), &block.bytes, |_| true).unwrap();
+    assert_eq!(found.get(&block.id()), Some(&(bytes.to_vec(), bytes.to_vec())));
+    let _ = read_bodies(1, bytes, |_| true);
 }
 
 fn template(content: &[u8]) {

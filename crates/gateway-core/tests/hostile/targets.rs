@@ -7,6 +7,7 @@ pub use spans::{ingest_json, ingest_protobuf, span};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use gateway_core::body_blocks::{Conversation, RowBodies, blocks_of};
 use gateway_core::cache::{agrees, canonical_json, is_storable, split};
 use gateway_core::datasets::import::{self, ImportFormat};
 use gateway_core::embed::hash_v1;
@@ -59,6 +60,12 @@ const fn target(name: &'static str, ordinary: fn(usize) -> Vec<u8>, run: fn(&[u8
     Target { name, ordinary, run }
 }
 
+/// A row whose request and response are these bytes.
+pub fn bodies(body: &[u8]) -> RowBodies<'_> {
+    let conversation = Conversation::default();
+    RowBodies { id: 1, org: OrgId(uuid::Uuid::nil()), conversation, request: body, response: body }
+}
+
 pub fn all() -> Vec<Target> {
     vec![
         target("preview", ordinary::chat_request, preview),
@@ -67,6 +74,7 @@ pub fn all() -> Vec<Target> {
             let terms = TermHasher::default().hashes(body, body, true);
             drop(Run::of([(1, OrgId(uuid::Uuid::nil()), terms.as_slice())]));
         }),
+        target("blocks of bodies", ordinary::chat_request, |body| drop(blocks_of([bodies(body)]))),
         target("search terms of a query", ordinary::prose, |text| drop(query_terms(&lossy(text)))),
         target("query", query_text, query),
         target("canonical JSON", ordinary::chat_request, |body| drop(canonical_json(body, &["stream"]))),

@@ -5,6 +5,7 @@ mod batches;
 pub(crate) mod bodies;
 pub(crate) mod bulk;
 mod closed_days;
+mod columns;
 mod days;
 mod fold;
 mod fulltext;
@@ -49,4 +50,4 @@ pub use usage::{
 };
 pub use user_spend::UserDay;
 pub use words::merge_runs;
-pub use write::{Written, check_writable, write_batch, write_batch_within, write_prepared};
+pub use write::{BodyBytes, Written, check_writable, write_batch, write_batch_within, write_prepared};

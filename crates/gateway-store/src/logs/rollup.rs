@@ -14,8 +14,8 @@ use rustc_hash::FxBuildHasher;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
+use super::columns::clean;
 use super::days::{BatchDays, LineLimits};
-use super::write::clean;
 use super::{closed_days, fold};
 use crate::row::{Arg, args};
 use crate::{StoreError, Tx};

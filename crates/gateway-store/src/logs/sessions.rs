@@ -12,7 +12,7 @@ use serde_json::json;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
-use super::write::clean;
+use super::columns::clean;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::{Arg, args, json as json_arg};

@@ -3,29 +3,32 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
 use gateway_core::ids::OrgId;
-use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource, Tokens};
-use gateway_core::totals::{bounded_latency, bounded_tokens, cost_units, saving_units};
+use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource};
 use gateway_core::word_runs::Run;
 use sqlx::AssertSqlSafe;
 
-use super::bulk::{Bulk, id_list, in_ids};
+use super::bulk::{id_list, in_ids};
+use super::columns::{ROWS, values_of};
 use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
 use super::texts::{BatchTexts, Texts, has_bodies};
 use super::{batches, bodies, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
 use crate::db::Dialect;
 use crate::faults::{KillPoint, kill_point};
-use crate::row::{Arg, args, json};
+use crate::row::args;
 use crate::{Db, StoreError, Tx, exports};
 
 /// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
 /// run one at a time; that excludes deadlocks and rows that are counted twice.
 const LOCK: i64 = 0x6761_7465_7761_7903;
 
-/// Longer values, such as model or user names, are truncated.
-const MAX_TEXT_CHARS: usize = 1024;
+/// The bytes of bodies that were stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BodyBytes {
+    pub whole: u64,
+    pub compressed: u64,
+}
 
 /// What a batch stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +39,7 @@ pub struct Written {
     pub counted: Vec<i64>,
     /// How many rows were stored without their bodies, because these are beyond a quota.
     pub without_bodies: u64,
+    pub bodies: BodyBytes,
     /// What the organizations of the rows have stored on the days of the rows.
     pub days: Vec<StoredDay>,
 }
@@ -106,7 +110,7 @@ async fn insert(
         admitted.add(row, row_texts, days.admit(row, &limits.quotas));
     }
     COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
-    store(tx, &admitted, texts).await?;
+    let bodies = store(tx, &admitted, texts).await?;
     rollup::add(tx, &all, &mut days, limits.lines).await?;
     user_spend::add(tx, &all, &mut days, limits.lines.spenders).await?;
     days.write(tx).await?;
@@ -114,6 +118,7 @@ async fn insert(
         new: all.iter().map(|row| row.id).collect(),
         counted: admitted.counted,
         without_bodies: admitted.without_bodies,
+        bodies,
         days: days.stored(),
     })
 }
@@ -144,9 +149,9 @@ impl<'a> Admitted<'a> {
 }
 
 /// Stores everything of the rows but their usage.
-async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result<(), StoreError> {
+async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result<BodyBytes, StoreError> {
     if admitted.rows.is_empty() {
-        return Ok(());
+        return Ok(BodyBytes::default());
     }
     let new: Vec<&LogRow> = admitted.rows.iter().map(|(row, _)| &**row).collect();
     let texts: Vec<&Texts> = admitted.rows.iter().map(|(_, texts)| texts).collect();
@@ -164,6 +169,10 @@ async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result
         values_of(row, session, texts.preview.clone(), block_of.get(&row.id).copied())
     });
     ROWS.run(tx, values).await?;
+    let stored = BodyBytes {
+        whole: new.iter().map(|row| (row.request.len() + row.response.len()) as u64).sum(),
+        compressed: blocks.iter().map(|block| block.bytes.len() as u64).sum(),
+    };
     bodies::add(tx, blocks).await?;
     let indexed: Vec<(i64, OrgId, &[u64])> = new
         .iter()
@@ -176,7 +185,8 @@ async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result
         words::add(tx, run).await?;
     }
     batches::add(tx, &new).await?;
-    exports::enqueue(tx, &new).await
+    exports::enqueue(tx, &new).await?;
+    Ok(stored)
 }
 
 /// Waits for other writers of usage and rows, and excludes them until the transaction ends.
@@ -249,188 +259,4 @@ async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a
     let mut new: Vec<(usize, &LogRow)> = rows.iter().enumerate().filter(is_new).collect();
     new.sort_unstable_by_key(|(_, row)| row.id);
     Ok(new)
-}
-
-/// The columns of a log row, in the order of `values_of`.
-pub(super) const COLUMNS: [&str; 49] = [
-    "id",
-    "org_id",
-    "request_id",
-    "created_at",
-    "level",
-    "source",
-    "provider",
-    "shape",
-    "model",
-    "method",
-    "path",
-    "status",
-    "error_code",
-    "stream",
-    "latency_ms",
-    "ttft_ms",
-    "prompt_tokens",
-    "completion_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "audio_tokens",
-    "usage_estimated",
-    "cost",
-    "unpriced",
-    "cache",
-    "cache_marks",
-    "cache_saved",
-    "queued_ms",
-    "limits",
-    "attempts",
-    "key_id",
-    "app_id",
-    "team_id",
-    "user_id",
-    "session_id",
-    "metadata",
-    "prompt",
-    "prompt_version",
-    "traceparent",
-    "compat",
-    "operation",
-    "tool",
-    "request_stored",
-    "response_stored",
-    "response_is_stream",
-    "preview",
-    "body_block",
-    "body_bytes",
-];
-
-static ROWS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::new(
-        &format!("INSERT INTO log_rows ({})", COLUMNS.join(", ")),
-        "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        "",
-    )
-});
-
-fn values_of(row: &LogRow, session: &str, preview: Option<String>, block: Option<i64>) -> Vec<Arg> {
-    let LogRow {
-        id,
-        org_id,
-        request_id,
-        created_at,
-        level,
-        source,
-        provider,
-        provider_format,
-        model,
-        method,
-        path,
-        status,
-        error_code,
-        stream,
-        latency_ms,
-        ttft_ms,
-        tokens,
-        usage_estimated,
-        cost_usd,
-        unpriced,
-        cache,
-        cache_marks,
-        cache_saved_usd,
-        queued_ms,
-        limits,
-        attempts,
-        key_id,
-        app_id,
-        team_id,
-        user,
-        session_id: _,
-        metadata,
-        prompt,
-        traceparent,
-        compat,
-        operation,
-        tool,
-        request_stored,
-        response_stored,
-        request,
-        response,
-        response_is_stream,
-    } = row;
-    let count = |of: fn(&Tokens) -> i64| tokens.as_ref().map(|tokens| bounded_tokens(of(tokens)));
-    args![
-        *id,
-        *org_id,
-        clean(request_id),
-        *created_at,
-        level_name(*level),
-        source.as_str(),
-        clean(provider),
-        provider_format.map(gateway_core::llm::ProviderFormat::as_str),
-        model.as_deref().map(clean),
-        clean(method),
-        clean(path),
-        i64::from(*status),
-        error_code.as_deref().map(clean),
-        *stream,
-        bounded_latency(*latency_ms),
-        ttft_ms.map(bounded_latency),
-        count(|tokens| tokens.prompt),
-        count(|tokens| tokens.completion),
-        count(|tokens| tokens.cached),
-        count(|tokens| tokens.cache_write),
-        count(|tokens| tokens.reasoning),
-        count(|tokens| tokens.audio),
-        *usage_estimated,
-        cost_usd.map(cost_units),
-        *unpriced,
-        cache.as_deref().map(clean),
-        cache_marks.map(i64::from),
-        cache_saved_usd.map(saving_units),
-        queued_ms.map(|waited| i64::try_from(waited).unwrap_or(i64::MAX)),
-        limits.as_json().map(str::to_owned),
-        json(attempts),
-        *key_id,
-        *app_id,
-        *team_id,
-        user.as_deref().map(clean),
-        session,
-        json(metadata),
-        prompt.as_ref().map(|prompt| clean(&prompt.name)),
-        prompt.as_ref().map(|prompt| prompt.version),
-        traceparent.as_deref().map(clean),
-        compat.as_deref().map(clean),
-        operation.as_deref().map(clean),
-        tool.as_deref().map(clean),
-        stored_name(*request_stored),
-        stored_name(*response_stored),
-        *response_is_stream,
-        preview,
-        block,
-        block.map(|_| i64::try_from(request.len() + response.len()).unwrap_or(i64::MAX)),
-    ]
-}
-
-/// Replaces NUL characters, which PostgreSQL rejects, and truncates long texts.
-pub(super) fn clean(text: &str) -> String {
-    if text.len() <= MAX_TEXT_CHARS && !text.contains('\0') {
-        return text.to_owned();
-    }
-    text.chars().take(MAX_TEXT_CHARS).map(|c| if c == '\0' { ' ' } else { c }).collect()
-}
-
-pub(super) fn level_name(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error => "error",
-    }
-}
-
-pub(super) fn stored_name(stored: BodyStorage) -> &'static str {
-    match stored {
-        BodyStorage::Full => "full",
-        BodyStorage::Truncated => "truncated",
-        BodyStorage::Off => "off",
-    }
 }

@@ -24,6 +24,10 @@ const MAX_DAYS: usize = 10_000;
 pub struct LogQuotas {
     services: Arc<Services>,
     known: Mutex<Known>,
+    pub stored_rows: AtomicU64,
+    /// Bodies that were stored, before and after compression.
+    pub body_bytes: AtomicU64,
+    pub compressed_bytes: AtomicU64,
     /// Rows that were counted but not stored.
     pub counted_rows: AtomicU64,
     /// Rows that were stored without their bodies.
@@ -38,8 +42,15 @@ struct Known {
 
 impl LogQuotas {
     pub fn new(services: Arc<Services>) -> Self {
-        let (counted_rows, dropped_bodies) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { services, known: Mutex::default(), counted_rows, dropped_bodies }
+        Self {
+            services,
+            known: Mutex::default(),
+            stored_rows: AtomicU64::new(0),
+            body_bytes: AtomicU64::new(0),
+            compressed_bytes: AtomicU64::new(0),
+            counted_rows: AtomicU64::new(0),
+            dropped_bodies: AtomicU64::new(0),
+        }
     }
 
     /// What these rows may store. An organization whose plan cannot be read has no quota for now. Runs on the main
@@ -58,8 +69,16 @@ impl LogQuotas {
     }
 
     pub fn record(&self, written: &Written) {
-        self.counted_rows.fetch_add(written.counted.len() as u64, Ordering::Relaxed);
-        self.dropped_bodies.fetch_add(written.without_bodies, Ordering::Relaxed);
+        let counted = written.counted.len() as u64;
+        for (total, added) in [
+            (&self.stored_rows, (written.new.len() as u64).saturating_sub(counted)),
+            (&self.body_bytes, written.bodies.whole),
+            (&self.compressed_bytes, written.bodies.compressed),
+            (&self.counted_rows, counted),
+            (&self.dropped_bodies, written.without_bodies),
+        ] {
+            total.fetch_add(added, Ordering::Relaxed);
+        }
         let mut known = self.lock();
         if known.days.len() >= MAX_DAYS {
             let yesterday = self.services.clock.now().plus(-DAY);

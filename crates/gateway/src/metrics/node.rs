@@ -43,6 +43,9 @@ pub struct SpoolState {
     pub rows_appended: u64,
     pub bodies_shed: u64,
     pub rows_shed: u64,
+    pub rows_stored: u64,
+    pub body_bytes: u64,
+    pub compressed_bytes: u64,
     pub rows_over_quota: u64,
     pub bodies_over_quota: u64,
     pub rows_quarantined: u64,
@@ -203,6 +206,13 @@ impl SpoolState {
         );
         let counters = [
             ("gateway_log_rows_appended", "Log rows appended to the spool.", self.rows_appended),
+            ("gateway_log_rows_stored", "Log rows that this node stored.", self.rows_stored),
+            ("gateway_log_body_bytes", "Bodies that this node stored, before compression.", self.body_bytes),
+            (
+                "gateway_log_body_compressed_bytes",
+                "Bodies that this node stored, after compression.",
+                self.compressed_bytes,
+            ),
             ("gateway_log_bodies_shed", "Log rows whose bodies were dropped.", self.bodies_shed),
             ("gateway_log_rows_shed", "Log rows that were dropped.", self.rows_shed),
             (

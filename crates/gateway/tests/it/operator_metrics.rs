@@ -197,13 +197,19 @@ async fn attempts_failovers_and_breakers_are_counted() {
     for _ in 0..6 {
         chain.chat().send().await.expect(200);
     }
+    // A list waits until the rows are stored.
+    chain.proxy.app.get("/api/v1/logs").key(&chain.proxy.ada.api_key).send().await.expect(200);
     let text = scrape(address, "").await.text();
+    for kind in ["", "_compressed"] {
+        assert!(value(&text, &format!("gateway_log_body{kind}_bytes_total")) > 0.0);
+    }
     for (series, expected) in [
         // The second target is a tenant's own provider with the API of openai.
         (r#"gateway_upstream_attempts_total{provider="openai",outcome="server_error"}"#, 5.0),
         (r#"gateway_upstream_attempts_total{provider="openai",outcome="success"}"#, 6.0),
         (r#"gateway_upstream_skipped_total{provider="openai"}"#, 1.0),
         ("gateway_upstream_failovers_total", 5.0),
+        ("gateway_log_rows_stored_total", 6.0),
         ("gateway_breakers_opened_total", 1.0),
         (r#"gateway_breakers{state="open"}"#, 1.0),
         (r#"gateway_stage_duration_seconds_count{stage="failover"}"#, 5.0),

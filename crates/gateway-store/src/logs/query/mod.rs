@@ -76,7 +76,7 @@ impl LogSearch {
         let literals = [
             (Field::Provider, provider.clone()),
             (Field::Model, model.clone()),
-            (Field::Level, level.map(|level| super::write::level_name(level).to_owned())),
+            (Field::Level, level.map(|level| super::columns::level_name(level).to_owned())),
             (Field::Source, source.map(|source| source.as_str().to_owned())),
             (Field::Key, key_id.map(|id| id.to_string())),
             (Field::Session, session_id.clone()),

@@ -2,7 +2,7 @@
 
 use super::LogEntry;
 use crate::StoreError;
-use crate::logs::write::level_name;
+use crate::logs::columns::level_name;
 use crate::row::Row;
 use gateway_core::llm::ProviderFormat;
 use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens};
@@ -75,7 +75,7 @@ fn stored(row: &Row, column: &'static str) -> Result<BodyStorage, StoreError> {
         row,
         column,
         &[BodyStorage::Full, BodyStorage::Truncated, BodyStorage::Off],
-        crate::logs::write::stored_name,
+        crate::logs::columns::stored_name,
     )
 }
 
