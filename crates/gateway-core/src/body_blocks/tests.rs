@@ -1,3 +1,5 @@
+//! What blocks contain, how bodies are read from them, and damaged bytes.
+
 use proptest::prelude::*;
 use uuid::Uuid;
 

@@ -160,7 +160,9 @@ async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result
     let mut block_of = bodies::by_row(&made.blocks);
     let mut blocks = made.blocks;
     let with_bodies: HashSet<i64> = new.iter().filter(|row| has_bodies(row)).map(|row| row.id).collect();
-    if with_bodies.len() != block_of.len() || !with_bodies.iter().all(|id| block_of.contains_key(id)) {
+    // A row that is in the batch twice is in the blocks twice, too.
+    let in_blocks = blocks.iter().map(|block| block.ids.len()).sum::<usize>();
+    if with_bodies.len() != in_blocks || !with_bodies.iter().all(|id| block_of.contains_key(id)) {
         blocks = bodies::blocks(new.iter().copied());
         block_of = bodies::by_row(&blocks);
     }

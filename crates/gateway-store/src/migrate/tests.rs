@@ -1,3 +1,5 @@
+//! Sections for one database, and the checksums of released migrations.
+
 use super::*;
 
 #[test]

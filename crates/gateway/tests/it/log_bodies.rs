@@ -70,6 +70,11 @@ on_both!(rows_that_are_stored_already_are_not_stored_again, |app| async move {
         assert!(message(&app, &ada, row.id).await.starts_with(&format!("turn {n} ")));
     }
     assert_eq!(blocks(&app).await, 2);
+    // The same row twice in one batch, large enough for a block of its own.
+    let text = "x".repeat(20_000);
+    let large = with(row(&ada, at("2026-11-09T11:00:00Z")), |row| row.request = chat(&text));
+    assert_eq!(app.write(&[large.clone(), large.clone()]).await, 1);
+    assert_eq!(message(&app, &ada, large.id).await, text);
 });
 
 on_both!(a_block_is_deleted_with_its_last_row, |app| async move {
