@@ -11,7 +11,7 @@ build-dist dist bench soak siege: export RUSTFLAGS = $(strip $(GIVEN_RUSTFLAGS) 
 build-dist dist bench soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-dist console docs test fuzz torture lint audit dist bench soak siege mutants clean-services
+.PHONY: help run build build-dist console docs test fuzz torture lint audit dist bench instructions soak siege mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,10 @@ dist: build-dist ## Pack the release into dist/: .tar.gz, .deb, wheel, npm packa
 
 bench: build-dist ## Measure the shipped binary beside nginx
 	$(CARGO) run --profile dist -p gateway-bench -- --gateway $(TARGET_DIR)/dist/gateway
+
+instructions: console docs ## Count the instructions of a request with callgrind; needs valgrind
+	$(CARGO) build --locked --profile profiling -p gateway
+	$(CARGO) run --profile dist -p gateway-bench -- instructions --gateway $(TARGET_DIR)/profiling/gateway --functions 15
 
 soak: build-dist ## Three nodes under load while things fail around them; SOAK_SECONDS=600
 	@GATEWAY_BINARY=$(TARGET_DIR)/dist/gateway scripts/soak

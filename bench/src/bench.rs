@@ -86,7 +86,13 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// CPU of the threads that serve requests, without work that is put off.
     pub(crate) fn cpu_per_answer(&self) -> f64 {
+        self.load.cpu_serving / self.load.completed
+    }
+
+    /// CPU of all threads while requests are served.
+    pub(crate) fn all_cpu_per_answer(&self) -> f64 {
         self.load.cpu_proxy / self.load.completed
     }
 
@@ -237,6 +243,7 @@ impl Bench {
             data_dir: data_dir.to_owned(),
             upstream: self.addresses.plain,
             extra: &extra,
+            wrapper: &[],
         };
         Gateway::start(&settings, &self.stop)
     }

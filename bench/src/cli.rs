@@ -20,6 +20,8 @@ pub(crate) struct Cli {
 pub(crate) enum ProcessRole {
     /// One hostile organization attacks while another one sends ordinary traffic
     Siege(SiegeOptions),
+    /// Instructions per request, counted by callgrind, which needs valgrind and a binary with symbols
+    Instructions(InstructionsOptions),
     /// What an audit entry costs on SQLite, and how fast a chain is verified
     Audit(AuditOptions),
     /// What it costs to store log rows: CPU, rows per second and bytes on disk
@@ -127,6 +129,28 @@ pub(crate) struct SiegeOptions {
     /// Memory budget of the gateway in MiB
     #[arg(long, default_value_t = 256)]
     pub(crate) memory_mib: u64,
+    /// Exit with status 2 when a target is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct InstructionsOptions {
+    /// Path of the gateway binary, built with symbols
+    #[arg(long, default_value = "target/profiling/gateway")]
+    pub(crate) gateway: PathBuf,
+    /// Requests that are counted of each kind
+    #[arg(long, default_value_t = 300)]
+    pub(crate) requests: u32,
+    /// Kinds of requests, by number [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<usize>,
+    /// Functions to list for each kind of request, by their own instructions
+    #[arg(long, default_value_t = 0)]
+    pub(crate) functions: usize,
+    /// Directory for callgrind's files, which callgrind_annotate and kcachegrind read [default: not kept]
+    #[arg(long)]
+    pub(crate) keep: Option<PathBuf>,
     /// Exit with status 2 when a target is missed
     #[arg(long)]
     pub(crate) strict: bool,

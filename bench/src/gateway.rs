@@ -35,9 +35,12 @@ pub(crate) struct Settings<'a> {
     pub(crate) upstream: SocketAddr,
     /// `NAME=VALUE` from the command line.
     pub(crate) extra: &'a [String],
+    /// A program that runs the gateway, with its arguments. Empty: none.
+    pub(crate) wrapper: &'a [String],
 }
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+/// A gateway that is traced starts slowly.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 impl Gateway {
     pub(crate) fn start(settings: &Settings<'_>, stop: &StopFlag) -> BenchResult<Self> {
@@ -80,6 +83,10 @@ impl Gateway {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     pub(crate) fn target(&self) -> Target {
         Target { kind: TargetKind::Gateway, addr: self.addr, pids: procfs::tree(self.process.pid()) }
     }
@@ -91,7 +98,14 @@ impl Gateway {
 }
 
 fn command_for(settings: &Settings<'_>) -> std::process::Command {
-    let mut command = command(settings.binary, settings.cpus);
+    let mut command = match settings.wrapper {
+        [] => command(settings.binary, settings.cpus),
+        [program, arguments @ ..] => {
+            let mut command = command(Path::new(program), settings.cpus);
+            command.args(arguments).arg(settings.binary);
+            command
+        }
+    };
     // The environment is cleared, so that no credential of the caller reaches the gateway.
     command.arg("serve").env_clear().stderr(Stdio::piped());
     command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
@@ -128,7 +142,7 @@ fn read_address(log: &Receiver<String>, process: &mut Process, stop: &StopFlag) 
             }
         }
     }
-    Err(BenchError::new(format!("the gateway logged no url within 20 s; its log:\n{}", said.join("\n"))))
+    Err(BenchError::new(format!("the gateway logged no url within 60 s; its log:\n{}", said.join("\n"))))
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {

@@ -25,6 +25,7 @@ mod exchange;
 mod gateway;
 mod http;
 mod http_client;
+mod instructions;
 mod load;
 mod machine;
 mod mcp_upstream;
@@ -72,6 +73,10 @@ fn main() -> ExitCode {
         Some(ProcessRole::Siege(options)) => {
             let (options, limit) = (options.clone(), siege::time_limit(options));
             run_until_stopped(limit, move |stop| siege::run(&options, &stop))
+        }
+        Some(ProcessRole::Instructions(options)) => {
+            let options = options.clone();
+            run_until_stopped(STORE_LIMIT, move |stop| instructions::run(&options, &stop))
         }
         Some(ProcessRole::Audit(options)) => {
             let options = options.clone();

@@ -1,6 +1,6 @@
 //! CPU time and memory of processes from /proc.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -10,7 +10,12 @@ use std::sync::LazyLock;
 pub(crate) struct CpuSample {
     ticks_us: f64,
     threads: HashMap<(u32, u32), u64>,
+    /// Those of them that serve connections, by their name. Empty if the processes have no such names.
+    serving: HashSet<(u32, u32)>,
 }
+
+/// What the gateway calls the threads that serve connections.
+const SERVING: &str = "worker-";
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
@@ -19,7 +24,7 @@ pub(crate) struct Memory {
 }
 
 pub(crate) fn cpu(pids: &[u32]) -> CpuSample {
-    let mut sample = CpuSample { ticks_us: 0.0, threads: HashMap::new() };
+    let mut sample = CpuSample { ticks_us: 0.0, threads: HashMap::new(), serving: HashSet::new() };
     for &pid in pids {
         let fields = stat_fields(pid).unwrap_or_default();
         // utime and stime are fields 14 and 15 of the line, 12 and 13 after the process's name.
@@ -30,6 +35,10 @@ pub(crate) fn cpu(pids: &[u32]) -> CpuSample {
             if let Some(on_cpu) = text.split_whitespace().next().and_then(|field| field.parse().ok()) {
                 sample.threads.insert((pid, tid), on_cpu);
             }
+            let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+            if name.starts_with(SERVING) {
+                sample.serving.insert((pid, tid));
+            }
         }
     }
     sample
@@ -38,14 +47,27 @@ pub(crate) fn cpu(pids: &[u32]) -> CpuSample {
 /// Microseconds of CPU between two samples: the exact figure, unless the ticks show that a thread ended in between.
 pub(crate) fn cpu_between(before: &CpuSample, after: &CpuSample) -> f64 {
     let ticks = after.ticks_us - before.ticks_us;
-    let exact: u64 = after
-        .threads
-        .iter()
-        .map(|(id, on_cpu)| on_cpu.saturating_sub(before.threads.get(id).copied().unwrap_or(0)))
-        .sum();
-    let exact = exact as f64 / 1000.0;
+    let exact = after.exact_since(before, |_| true);
     let tolerance = 2.0 * 1e6 / *TICKS_PER_SECOND;
     if ticks > exact + tolerance { ticks } else { exact }
+}
+
+/// The same of the threads that serve connections, or of all if none is named so. They live as long as their process.
+pub(crate) fn serving_cpu_between(before: &CpuSample, after: &CpuSample) -> f64 {
+    if after.serving.is_empty() {
+        return cpu_between(before, after);
+    }
+    after.exact_since(before, |id| after.serving.contains(id))
+}
+
+impl CpuSample {
+    fn exact_since(&self, before: &Self, is_counted: impl Fn(&(u32, u32)) -> bool) -> f64 {
+        let counted = self.threads.iter().filter(|(id, _)| is_counted(id));
+        let used = |(id, on_cpu): (&(u32, u32), &u64)| {
+            on_cpu.saturating_sub(before.threads.get(id).copied().unwrap_or(0))
+        };
+        counted.map(used).sum::<u64>() as f64 / 1000.0
+    }
 }
 
 /// Microseconds of CPU time used on this machine since boot.
@@ -141,12 +163,26 @@ mod tests {
         let sample = |ticks_us, threads: &[(u32, u64)]| CpuSample {
             ticks_us,
             threads: threads.iter().map(|&(tid, on_cpu)| ((1, tid), on_cpu)).collect(),
+            serving: HashSet::new(),
         };
         let before = sample(0.0, &[(1, 1_000_000), (2, 5_000_000)]);
         let all_alive = sample(10_000.0, &[(1, 5_500_000), (2, 9_000_000)]);
         assert!((cpu_between(&before, &all_alive) - 8_500.0).abs() < 0.1);
         let one_gone = sample(500_000.0, &[(1, 5_500_000)]);
         assert!((cpu_between(&before, &one_gone) - 500_000.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn serving_threads_are_counted_apart_where_they_have_names() {
+        let sample = |on_cpu: u64, serving: &[u32]| CpuSample {
+            ticks_us: 0.0,
+            threads: [((1, 1), on_cpu), ((1, 2), 3 * on_cpu)].into(),
+            serving: serving.iter().map(|tid| (1, *tid)).collect(),
+        };
+        let between =
+            |serving: &[u32]| serving_cpu_between(&sample(1_000_000, serving), &sample(2_000_000, serving));
+        assert!((between(&[2]) - 3_000.0).abs() < 0.1);
+        assert!((between(&[]) - 4_000.0).abs() < 0.1);
     }
 
     #[test]

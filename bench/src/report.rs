@@ -87,7 +87,7 @@ pub(crate) fn print(machine: &Machine, setup: &str, sections: &[Section]) {
     );
     println!("{setup}");
     println!(
-        "Median of the rounds, with the least and the greatest; CPU is the target's own unless named otherwise."
+        "Median of the rounds, with the least and the greatest; CPU is that of the target's serving threads unless named otherwise."
     );
     for section in sections {
         println!("\n({}) {}", section.id, section.title);

@@ -195,6 +195,7 @@ fn report(record: &Record, late: &Histogram, used: &Used) -> LoadReport {
         first: Latency::of(&seen.first),
         late: Latency::of(late),
         cpu_proxy: used.proxy,
+        cpu_serving: used.serving,
         cpu_upstream: used.upstream,
         cpu_client: used.client,
         cpu_others: used.others,
@@ -214,6 +215,8 @@ struct Cpu {
 struct Used {
     seconds: f64,
     proxy: f64,
+    /// Of the threads of the proxy that serve connections.
+    serving: f64,
     upstream: f64,
     client: f64,
     others: f64,
@@ -241,6 +244,7 @@ impl Cpu {
         Used {
             seconds: later.at.duration_since(self.at).as_secs_f64(),
             proxy,
+            serving: procfs::serving_cpu_between(&self.proxy, &later.proxy),
             upstream,
             client,
             others: (later.machine - self.machine - proxy - upstream - client).max(0.0),

@@ -28,7 +28,10 @@ pub(crate) struct LoadReport {
     pub(crate) first: Latency,
     /// Lateness of the generator's own timer, which is not part of the latencies.
     pub(crate) late: Latency,
+    /// CPU of all threads of the target.
     pub(crate) cpu_proxy: f64,
+    /// CPU of those that serve connections.
+    pub(crate) cpu_serving: f64,
     pub(crate) cpu_upstream: f64,
     pub(crate) cpu_client: f64,
     /// CPU used by all other processes on the machine.
@@ -87,6 +90,7 @@ impl LoadReport {
             "first": self.first.to_json(),
             "late": self.late.to_json(),
             "cpu_proxy": self.cpu_proxy,
+            "cpu_serving": self.cpu_serving,
             "cpu_upstream": self.cpu_upstream,
             "cpu_client": self.cpu_client,
             "cpu_others": self.cpu_others,
@@ -104,6 +108,7 @@ impl LoadReport {
             first: Latency::from_json(value.get("first")?)?,
             late: Latency::from_json(value.get("late")?)?,
             cpu_proxy: number("cpu_proxy")?,
+            cpu_serving: number("cpu_serving")?,
             cpu_upstream: number("cpu_upstream")?,
             cpu_client: number("cpu_client")?,
             cpu_others: number("cpu_others")?,

@@ -10,7 +10,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     Ok(Section {
         id: "d",
         title: format!("saturation: 16 KiB prompt, 300 B answer, {} connections", bench.options.connections),
-        rows: saturation::rows(&runs, Goal::Ratio(1.8)),
+        rows: saturation::rows(&runs, Goal::Ratio(1.8), None),
         notes: runs.saturation_notes(bench.options.workers),
     })
 }

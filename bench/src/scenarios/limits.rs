@@ -4,6 +4,7 @@
 use super::in_turn;
 use crate::bench::{Bench, Measured};
 use crate::error::{BenchError, BenchResult};
+use crate::gateway::Gateway;
 use crate::http_client::Api;
 use crate::report::{Goal, Row, Section};
 use crate::request;
@@ -15,11 +16,19 @@ const LIMITS: usize = 10;
 const NUMBERS: [(&str, u64); 3] =
     [("requests", 10_000_000_000), ("tokens", 10_000_000_000), ("concurrent", 1_000_000)];
 
-pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
-    // Without bodies the writer of the log has less to do, whose turns would hide a few microseconds.
-    let pair = bench.start_alone(&["GATEWAY_LOG_BODIES=false".to_owned()])?;
-    let owner = pair.gateway.sign_up_as("limited")?;
-    let api = Api { addr: pair.gateway.target().addr, key: &owner.key };
+/// Keys of an organization with limits.
+pub(crate) struct LimitedKeys {
+    /// None of the limits applies to it.
+    pub(crate) unlimited: String,
+    /// Ten limits with one number each.
+    pub(crate) single: String,
+    /// Ten limits with three numbers each.
+    pub(crate) triple: String,
+}
+
+pub(crate) fn create_limited_keys(gateway: &Gateway) -> BenchResult<LimitedKeys> {
+    let owner = gateway.sign_up_as("limited")?;
+    let api = Api { addr: gateway.target().addr, key: &owner.key };
     let (single, single_key) = create_key(&api)?;
     let (triple, triple_key) = create_key(&api)?;
     for number in 0..LIMITS {
@@ -31,8 +40,15 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
             api.request("POST", &format!("/orgs/{}/limits", owner.org), &body)?;
         }
     }
+    Ok(LimitedKeys { unlimited: owner.key, single: single_key, triple: triple_key })
+}
+
+pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
+    // Without bodies the writer of the log has less to do, whose turns would hide a few microseconds.
+    let pair = bench.start_alone(&["GATEWAY_LOG_BODIES=false".to_owned()])?;
+    let keys = create_limited_keys(&pair.gateway)?;
     let chat = |key: &str| request::chat(2048, ResponseScript::default(), key);
-    let requests = [chat(&pair.key), chat(&owner.key), chat(&single_key), chat(&triple_key)];
+    let requests = [chat(&pair.key), chat(&keys.unlimited), chat(&keys.single), chat(&keys.triple)];
     let [none, other, ten, thirty] = in_turn(bench, &pair, requests.each_ref())?;
     let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
     let above = |runs: &[Measured]| {

@@ -9,7 +9,7 @@ mod evals;
 mod export;
 mod fixed_rate;
 mod import;
-mod limits;
+pub(crate) mod limits;
 mod mcp;
 mod memory;
 mod named_models;
@@ -252,7 +252,7 @@ mod tests {
     use crate::load::LoadReport;
 
     fn run(cpu: f64) -> Measured {
-        let load = LoadReport { completed: 10.0, seconds: 1.0, cpu_proxy: cpu, ..LoadReport::default() };
+        let load = LoadReport { completed: 10.0, seconds: 1.0, cpu_serving: cpu, ..LoadReport::default() };
         Measured { load, cpu_with_deferred: cpu / 10.0, became_idle: true }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let streams = bench.options.streams.unwrap_or(if bench.options.quick { 300 } else { 1000 }).max(1);
     let pair = bench.start_pair()?;
     let mut per_stream =
-        Row::of_gateway("resident memory per open stream", "KiB", 0.0).goal(Goal::Below(20.0));
+        Row::of_gateway("resident memory per open stream", "KiB", 0.0).goal(Goal::Below(22.0));
     let mut after = Row::of_gateway("kept per stream after they closed", "KiB", 0.0);
     for target in pair.targets() {
         let (open, closed) = hold(bench, &target, streams, &pair.key)?;

@@ -96,6 +96,7 @@ impl<'a> Siege<'a> {
             data_dir: folder.path().join("data"),
             upstream: addresses.plain,
             extra: &extra,
+            wrapper: &[],
         };
         std::fs::create_dir_all(&settings.data_dir)?;
         let gateway = Gateway::start(&settings, stop)?;
