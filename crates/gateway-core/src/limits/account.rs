@@ -81,6 +81,7 @@ pub struct Reading {
 }
 
 pub struct Account {
+    /// In the order of the units.
     buckets: [Option<Bucket>; 4],
     concurrent: Option<u64>,
     running: u64,
@@ -148,8 +149,7 @@ impl Account {
     }
 
     pub fn bucket(&mut self, unit: Unit) -> Option<&mut Bucket> {
-        let index = Unit::REFILLING.iter().position(|known| *known == unit)?;
-        self.buckets[index].as_mut()
+        self.buckets.get_mut(unit as usize)?.as_mut()
     }
 
     /// What must be left for other classes than that of the caller.
@@ -225,31 +225,32 @@ impl Account {
     }
 
     /// The part of each bucket that is left.
-    pub fn shares(&self) -> impl Iterator<Item = (Unit, f64)> {
-        let refilling = Unit::REFILLING.into_iter().zip(&self.buckets);
-        let refilling = refilling.filter_map(|(unit, bucket)| Some((unit, bucket.as_ref()?.share())));
-        let share = |limit: u64| 1.0 - share_left(i64::try_from(self.running).unwrap_or(i64::MAX), limit);
-        refilling.chain(self.concurrent.map(|limit| (Unit::Concurrent, share(limit))))
+    pub fn for_each_share(&self, mut visit: impl FnMut(Unit, f64)) {
+        for (unit, bucket) in Unit::REFILLING.into_iter().zip(&self.buckets) {
+            if let Some(bucket) = bucket {
+                visit(unit, bucket.share());
+            }
+        }
+        if let Some(limit) = self.concurrent {
+            let running = i64::try_from(self.running).unwrap_or(i64::MAX);
+            visit(Unit::Concurrent, 1.0 - share_left(running, limit));
+        }
     }
 
     /// One bucket.
     pub fn reading(&self, unit: Unit) -> Option<Reading> {
-        self.readings().find(|reading| reading.unit == unit)
+        if unit == Unit::Concurrent {
+            let limit = self.concurrent?;
+            let left = i64::try_from(limit.saturating_sub(self.running)).unwrap_or(i64::MAX);
+            return Some(Reading { unit, limit, left, resets_in: Duration::ZERO });
+        }
+        let bucket = self.buckets.get(unit as usize)?.as_ref()?;
+        let (limit, left) = (bucket.capacity(), bucket.left());
+        Some(Reading { unit, limit, left, resets_in: bucket.time_until_full() })
     }
 
     pub fn readings(&self) -> impl Iterator<Item = Reading> {
-        let refilling = Unit::REFILLING.into_iter().zip(&self.buckets).filter_map(|(unit, bucket)| {
-            let bucket = bucket.as_ref()?;
-            let (limit, left) = (bucket.capacity(), bucket.left());
-            Some(Reading { unit, limit, left, resets_in: bucket.time_until_full() })
-        });
-        let concurrent = self.concurrent.map(|limit| Reading {
-            unit: Unit::Concurrent,
-            limit,
-            left: i64::try_from(limit.saturating_sub(self.running)).unwrap_or(i64::MAX),
-            resets_in: Duration::ZERO,
-        });
-        refilling.chain(concurrent)
+        Unit::ALL.into_iter().filter_map(|unit| self.reading(unit))
     }
 
     fn note_low(&mut self, now: Timestamp) {

@@ -94,8 +94,11 @@ impl Bucket {
 
     /// The part that is left, for comparisons only.
     pub fn share(&self) -> f64 {
-        let (level, full) = (self.level.to_f64().unwrap_or(0.0), self.full().to_f64().unwrap_or(1.0));
-        level / full.max(1.0)
+        let number = |level: i128| match i64::try_from(level) {
+            Ok(level) => level.to_f64(),
+            Err(_) => level.to_f64(),
+        };
+        number(self.level).unwrap_or(0.0) / number(self.full()).unwrap_or(1.0).max(1.0)
     }
 
     /// Whether less than a fifth is left.

@@ -90,6 +90,11 @@ impl LimitSet {
             && self.limits.iter().any(|limit| limit.counts_tokens() && limit.may_apply_to(spender))
     }
 
+    /// Whether any limit applies.
+    pub fn applies_to(&self, call: &CallFacts<'_>) -> bool {
+        self.limits.iter().any(|limit| limit.applies_to(call))
+    }
+
     pub fn find(&self, id: LimitId) -> Option<&Limit> {
         self.limits.iter().find(|limit| limit.id == id)
     }

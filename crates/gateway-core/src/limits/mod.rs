@@ -25,7 +25,7 @@ pub use compiled::{CallFacts, Limit, LimitSet, MissingSubject};
 pub use definition::{Definition, Missing, Mode, Per, Scope, Window};
 pub use estimate::{Averages, TokenEstimate, TokenFacts, TokensUsed};
 pub use fixed_window::{LimitStatus, window_end, window_of};
-pub use headers::{anthropic_headers, openai_headers, policy_header, rate_limit_header, retry_after};
+pub use headers::{HEADER_NAMES, HeaderWriter, retry_after};
 pub use lru::Lru;
 pub use policy::{Policy, Tightest, share_left, tightest as tightest_policies};
 pub use queue::{Order, WaitQueue};
@@ -57,7 +57,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Those that refill.
+    /// Those that refill: the first ones.
     pub const REFILLING: [Self; 4] = [Self::Requests, Self::Tokens, Self::InputTokens, Self::OutputTokens];
     /// In the order of their declaration.
     pub const ALL: [Self; 5] =

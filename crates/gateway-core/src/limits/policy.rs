@@ -18,9 +18,9 @@ const PLAN: &str = "plan";
 /// One bucket of a limit, as it is after the call's reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    pub name: Arc<str>,
-    /// What `RateLimit-Policy` says of it.
+    /// What `RateLimit-Policy` says of it, which begins with its name.
     pub item: Arc<str>,
+    pub name_bytes: usize,
     pub unit: Unit,
     pub limit: u64,
     pub left: u64,
@@ -32,8 +32,8 @@ impl Policy {
     pub fn new(limit: &Limit, reading: &Reading, credit: i64) -> Self {
         let left = u64::try_from(reading.left.saturating_add(credit)).unwrap_or(0);
         Self {
-            name: Arc::clone(limit.policy_name(reading.unit)),
             item: Arc::clone(limit.policy_item(reading.unit)),
+            name_bytes: limit.policy_name(reading.unit).len(),
             unit: reading.unit,
             limit: reading.limit,
             left: left.min(reading.limit),
@@ -44,13 +44,22 @@ impl Policy {
     /// The requests per minute of the plan.
     pub fn of_plan(status: &LimitStatus, now: Timestamp) -> Self {
         Self {
-            name: PLAN.into(),
             item: policy_item(PLAN, Unit::Requests, status.limit, MINUTE).into(),
+            name_bytes: PLAN.len(),
             unit: Unit::Requests,
             limit: status.limit,
             left: status.remaining,
             resets_in: status.resets_at.since(now),
         }
+    }
+
+    /// What headers call it.
+    pub fn name(&self) -> &str {
+        self.item.get(1..=self.name_bytes).unwrap_or_default()
+    }
+
+    pub(super) fn quoted_name(&self) -> &str {
+        self.item.get(..self.name_bytes + 2).unwrap_or_default()
     }
 
     /// Whether a smaller share is left.
@@ -81,13 +90,13 @@ pub struct Tightest<T> {
     by_unit: [Option<(f64, T)>; Unit::ALL.len()],
 }
 
-impl<T: Copy + PartialEq> Default for Tightest<T> {
+impl<T: Copy> Default for Tightest<T> {
     fn default() -> Self {
         Self { all: [None; MAX_POLICIES], chosen: 0, by_unit: [None; Unit::ALL.len()] }
     }
 }
 
-impl<T: Copy + PartialEq> Tightest<T> {
+impl<T: Copy> Tightest<T> {
     /// `share`: the part of the bucket that is left.
     pub fn add(&mut self, share: f64, unit: Unit, bucket: T) {
         let tightest = &mut self.by_unit[unit as usize];
@@ -110,7 +119,8 @@ impl<T: Copy + PartialEq> Tightest<T> {
     /// The tightest first.
     pub fn chosen(&self) -> impl Iterator<Item = (Unit, T)> {
         let all = self.all.iter().flatten().map(|(_, unit, bucket)| (*unit, *bucket));
-        let is_new = |one: &(Unit, T)| !self.all.iter().flatten().any(|(_, unit, it)| (*unit, *it) == *one);
+        // The tightest of a unit is there if any of the unit is.
+        let is_new = |one: &(Unit, T)| !self.all.iter().flatten().any(|(_, unit, _)| *unit == one.0);
         let of_units = Unit::ALL.into_iter().zip(&self.by_unit);
         let of_units = of_units.filter_map(|(unit, tightest)| tightest.map(|(_, bucket)| (unit, bucket)));
         all.chain(of_units.filter(is_new))

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+
+/// The JSON text of one use is mostly shorter.
+const USE_CAPACITY: usize = 96;
 
 /// What a request took of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,13 +32,42 @@ pub enum DryRunVerdict {
 
 /// What a request took of all limits that applied. It is a JSON text, because the spool and the database store it as
 /// such and only the API reads it: a row is not parsed and encoded again on its way.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LimitUses(Option<Box<RawValue>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitUses(Option<Box<str>>);
 
 impl LimitUses {
-    pub fn new(uses: &[LimitUse<'_>]) -> Self {
-        Self(if uses.is_empty() { None } else { serde_json::value::to_raw_value(uses).ok() })
+    /// Every request with limits makes one, so the text is written by hand.
+    pub fn new<'a>(uses: impl ExactSizeIterator<Item = LimitUse<'a>>) -> Self {
+        if uses.len() == 0 {
+            return Self::default();
+        }
+        let mut text = String::with_capacity(uses.len() * USE_CAPACITY);
+        let mut digits = itoa::Buffer::new();
+        for one in uses {
+            text.push_str(if text.is_empty() { "[{\"name\":" } else { ",{\"name\":" });
+            push_json(&mut text, &one.name);
+            text.push_str(",\"reserved\":");
+            text.push_str(digits.format(one.reserved));
+            text.push_str(",\"used\":");
+            text.push_str(digits.format(one.used));
+            if one.waited_ms == 0 && one.would.is_none() {
+                text.push_str(",\"waited_ms\":0}");
+                continue;
+            }
+            text.push_str(",\"waited_ms\":");
+            text.push_str(digits.format(one.waited_ms));
+            text.push_str(match one.would {
+                Some(DryRunVerdict::Refuse) => ",\"would\":\"refuse\"}",
+                None => "}",
+            });
+        }
+        text.push(']');
+        Self(Some(text.into()))
+    }
+
+    /// A text that `as_json` returned.
+    pub(super) fn from_json(text: String) -> Self {
+        Self(Some(text.into()))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -43,7 +75,7 @@ impl LimitUses {
     }
 
     pub fn as_json(&self) -> Option<&str> {
-        self.0.as_deref().map(RawValue::get)
+        self.0.as_deref()
     }
 
     /// What it says, or nothing if it is not a list of uses.
@@ -52,9 +84,23 @@ impl LimitUses {
     }
 }
 
-impl PartialEq for LimitUses {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_json() == other.as_json()
+/// Names of limits need no escapes, but rows of other versions may have other names.
+fn push_json(text: &mut String, name: &str) {
+    let needs_escapes = name.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\');
+    if needs_escapes {
+        text.push_str(&serde_json::Value::from(name).to_string());
+    } else {
+        text.push('"');
+        text.push_str(name);
+        text.push('"');
+    }
+}
+
+/// In the JSON rows of earlier versions.
+impl<'de> Deserialize<'de> for LimitUses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Box<RawValue>>::deserialize(deserializer)?;
+        Ok(Self(text.map(|text| text.get().into())))
     }
 }
 
@@ -62,22 +108,34 @@ impl PartialEq for LimitUses {
 mod tests {
     use super::*;
 
+    fn uses() -> [LimitUse<'static>; 3] {
+        let a_use = |name: &'static str| LimitUse {
+            name: name.into(),
+            reserved: 7,
+            used: u64::MAX,
+            waited_ms: 0,
+            would: None,
+        };
+        [
+            a_use("team-tokens"),
+            a_use("a \"b\" \u{1} é"),
+            LimitUse { waited_ms: 9, would: Some(DryRunVerdict::Refuse), ..a_use("c") },
+        ]
+    }
+
     #[test]
-    fn uses_read_back_and_old_records_without_any_are_empty() {
-        let uses = [
-            LimitUse { name: "a \"b\"".into(), reserved: 7, used: 5, waited_ms: 0, would: None },
-            LimitUse {
-                name: "c".into(),
-                reserved: 1,
-                used: 1,
-                waited_ms: 9,
-                would: Some(DryRunVerdict::Refuse),
-            },
-        ];
-        let row = LimitUses::new(&uses);
-        assert_eq!(row.list(), uses);
-        let spooled = serde_json::to_string(&row).unwrap();
-        assert_eq!(serde_json::from_str::<LimitUses>(&spooled).unwrap(), row);
-        assert!(LimitUses::new(&[]).is_empty() && LimitUses::default().list().is_empty());
+    fn uses_read_back_and_equal_what_serde_writes() {
+        let row = LimitUses::new(uses().into_iter());
+        assert_eq!(row.list(), uses());
+        assert_eq!(row.as_json().unwrap(), serde_json::to_string(&uses()).unwrap());
+        assert!(LimitUses::new([].into_iter()).is_empty() && LimitUses::default().list().is_empty());
+    }
+
+    #[test]
+    fn rows_of_earlier_versions_read_the_same() {
+        let row = LimitUses::new(uses().into_iter());
+        let text = row.as_json().unwrap();
+        assert_eq!(serde_json::from_str::<LimitUses>(text).unwrap(), row);
+        assert!(serde_json::from_str::<LimitUses>("null").unwrap().is_empty());
     }
 }

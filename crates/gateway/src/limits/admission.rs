@@ -252,13 +252,13 @@ impl Limits {
         drop(state);
         let name = limit.policy_name(unit);
         // Both ways to say when to retry mean the same moment.
-        let at = policies.iter().position(|policy| policy.name == *name);
+        let at = policies.iter().position(|policy| policy.name() == &**name);
         let resets_in = wait.or(at.map(|at| policies[at].resets_in)).unwrap_or_default();
-        at.map(|at| policies.remove(at));
-        let reading = Reading { unit, limit: amount, left: left.max(0), resets_in };
-        if limit.is_enforced() {
-            policies.insert(0, Policy::new(limit, &reading, 0));
+        if let Some(at) = at {
+            policies.remove(at);
         }
+        let reading = Reading { unit, limit: amount, left: left.max(0), resets_in };
+        policies.insert(0, Policy::new(limit, &reading, 0));
         let uses = LimitUse {
             name: limit.name().into(),
             reserved: 0,
@@ -276,7 +276,7 @@ impl Limits {
             wait,
             policies,
             waited,
-            uses: LimitUses::new(&[uses]),
+            uses: LimitUses::new([uses].into_iter()),
         }
     }
 }

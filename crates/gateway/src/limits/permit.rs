@@ -105,19 +105,17 @@ impl Permit {
     /// The call has ended. Returns what it took of each limit.
     pub fn settle(&mut self, used: TokensUsed) -> LimitUses {
         let waited_ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
-        let mut uses = Vec::with_capacity(self.held.len());
-        for held in &self.held {
+        let uses = LimitUses::new(self.held.iter().map(|held| {
             let limit = self.org.limit(held.wanted.limit);
             let used = used.plus(&self.spent(&held.wanted)).demand(limit);
-            uses.push(LimitUse {
+            LimitUse {
                 name: limit.name().into(),
                 reserved: shown(limit, &held.wanted.demand),
                 used: shown(limit, &used),
                 waited_ms,
                 would: held.would_refuse.then_some(DryRunVerdict::Refuse),
-            });
-        }
-        let uses = LimitUses::new(&uses);
+            }
+        }));
         if let Some(model) = self.model.take().filter(|_| used.output > 0) {
             self.org.state().lock().averages.add(self.key, &model, used.output);
         }

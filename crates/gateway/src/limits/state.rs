@@ -49,7 +49,7 @@ pub struct Entry {
 }
 
 /// Where an entry is in a locked state.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 struct EntryPlace {
     limit: usize,
     entry: usize,
@@ -60,6 +60,7 @@ struct EntryPlace {
 /// What the node has taken of shared buckets and not used yet.
 #[derive(Clone, Copy, Default)]
 pub struct NodeLease {
+    /// By refilling unit.
     pub credit: [i64; 4],
     /// Permits that the node holds, used or not.
     pub permits: i64,
@@ -281,19 +282,18 @@ impl Entry {
         if !limit.is_enforced() {
             return;
         }
-        for (unit, share) in self.account.shares() {
+        self.account.for_each_share(|unit, share| {
             let credit = self.lease.credit_of(unit);
-            let amount = limit.definition.amount(unit).unwrap_or_default();
-            let share = if credit == 0 { share } else { share + share_left(credit, amount) };
+            let amount = || limit.definition.amount(unit).unwrap_or_default();
+            let share = if credit == 0 { share } else { share + share_left(credit, amount()) };
             tightest.add(share, unit, place);
-        }
+        });
     }
 }
 
 impl NodeLease {
     pub fn credit_of(&self, unit: Unit) -> i64 {
-        let place = Unit::REFILLING.iter().position(|known| *known == unit);
-        place.map_or(0, |place| self.credit[place].max(0))
+        self.credit.get(unit as usize).map_or(0, |credit| (*credit).max(0))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,11 +1,11 @@
 //! The headers of answers that tell callers what their limits have left. They are known before the first byte, because
 //! tokens are reserved.
 
+use std::sync::LazyLock;
+
+use bytes::Bytes;
 use gateway_core::accounts::LimitHeaders;
-use gateway_core::limits::{
-    LimitStatus, Policy, anthropic_headers, openai_headers, policy_header, rate_limit_header,
-    tightest_policies,
-};
+use gateway_core::limits::{HEADER_NAMES, HeaderWriter, LimitStatus, Policy, tightest_policies};
 use gateway_core::llm::ClientFormat;
 use gateway_core::time::Timestamp;
 use http::header::Entry;
@@ -15,10 +15,9 @@ use super::directives::Directives;
 
 type Headers = Vec<(HeaderName, HeaderValue)>;
 
-const POLICY: &str = "ratelimit-policy";
-const RATE_LIMIT: &str = "ratelimit";
-/// The most for one answer: those of Anthropic.
-const MAX_HEADERS: usize = 14;
+/// Parsed once.
+static NAMES: LazyLock<[HeaderName; HEADER_NAMES.len()]> =
+    LazyLock::new(|| HEADER_NAMES.map(HeaderName::from_static));
 
 /// What limits the headers of an answer are about.
 pub struct ShownLimits<'a> {
@@ -38,21 +37,25 @@ impl ShownLimits<'_> {
         let plan = self.plan.map(|status| Policy::of_plan(status, self.now));
         let policies: Vec<&Policy> = self.policies.iter().chain(&plan).collect();
         let shown = tightest_policies(policies.iter().copied());
-        let mut headers = Vec::with_capacity(MAX_HEADERS);
-        headers.push((POLICY, policy_header(&shown)));
-        headers.push((RATE_LIMIT, rate_limit_header(&shown)));
+        let mut writer = HeaderWriter::default();
+        writer.write_rate_limits(&shown);
         let counts_tokens = policies.iter().any(|policy| policy.unit.counts_tokens());
         if self.setting == LimitHeaders::All && counts_tokens && directives.is_format_known() {
-            headers.extend(match directives.client_format {
-                ClientFormat::OpenAiChat | ClientFormat::OpenAiResponses => openai_headers(&policies),
-                ClientFormat::Anthropic => anthropic_headers(&policies, self.now),
-                ClientFormat::Gemini => Vec::new(),
-            });
+            match directives.client_format {
+                ClientFormat::OpenAiChat | ClientFormat::OpenAiResponses => writer.write_openai(&policies),
+                ClientFormat::Anthropic => writer.write_anthropic(&policies, self.now),
+                ClientFormat::Gemini => {}
+            }
         }
-        let parse = |(name, value): (&'static str, String)| {
-            Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?))
-        };
-        headers.into_iter().filter_map(parse).collect()
+        let (text, places) = writer.finish();
+        let text = Bytes::from(text);
+        let mut headers = Vec::with_capacity(places.len());
+        for (name, value) in places {
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(value)) {
+                headers.push((NAMES[name].clone(), value));
+            }
+        }
+        headers
     }
 }
 

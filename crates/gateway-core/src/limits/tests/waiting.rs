@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::limits::headers::policy_item;
 use crate::limits::{
-    Lru, Policy, Tightest, Unit, WaitQueue, anthropic_headers, openai_headers, policy_header,
-    rate_limit_header, retry_after, tightest_policies,
+    HEADER_NAMES, HeaderWriter, Lru, Policy, Tightest, Unit, WaitQueue, retry_after, tightest_policies,
 };
 use crate::time::Timestamp;
 
@@ -35,7 +34,14 @@ fn two_seconds_of_waiting_are_one_step() {
 
 fn policy(name: &str, unit: Unit, (limit, left): (u64, u64), resets_in: u64) -> Policy {
     let item = policy_item(name, unit, limit, 60_000).into();
-    Policy { name: name.into(), item, unit, limit, left, resets_in: Duration::from_millis(resets_in) }
+    Policy { item, name_bytes: name.len(), unit, limit, left, resets_in: Duration::from_millis(resets_in) }
+}
+
+fn headers(write: impl FnOnce(&mut HeaderWriter)) -> Vec<(&'static str, String)> {
+    let mut writer = HeaderWriter::default();
+    write(&mut writer);
+    let (text, places) = writer.finish();
+    places.map(|(name, value)| (HEADER_NAMES[name], text[value].to_owned())).collect()
 }
 
 #[test]
@@ -45,22 +51,41 @@ fn headers_have_the_tightest_limit_first() {
         policy("team-tokens", Unit::Tokens, (60_000, 51_230), 8_001),
         policy("busy", Unit::Concurrent, (4, 1), 0),
     ];
+    assert_eq!(policies.each_ref().map(Policy::name), ["plan", "team-tokens", "busy"]);
     let policies = tightest_policies(&policies);
-    assert_eq!(
-        policy_header(&policies),
-        r#""busy";q=4;qu="concurrent-requests", "team-tokens";q=60000;w=60;qu="tokens", "plan";q=1000;w=60"#
-    );
-    assert_eq!(rate_limit_header(&policies), r#""busy";r=1, "team-tokens";r=51230;t=9, "plan";r=998;t=31"#);
-    let openai = openai_headers(&policies);
-    let value = |name: &str| openai.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
-    assert_eq!(value("x-ratelimit-limit-tokens"), Some("60000"));
-    assert_eq!(value("x-ratelimit-remaining-requests"), Some("998"));
-    assert_eq!(value("x-ratelimit-reset-tokens"), Some("8.001s"));
-    let anthropic = anthropic_headers(&policies, Timestamp(1_794_700_000_500));
-    let value = |name: &str| anthropic.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
-    assert_eq!(value("anthropic-ratelimit-tokens-remaining"), Some("51230"));
-    assert!(value("anthropic-ratelimit-tokens-reset").is_some_and(|at| at.ends_with('Z') && at.len() == 20));
-    assert_eq!(value("anthropic-ratelimit-input-tokens-limit"), None);
+    let standard = headers(|writer| writer.write_rate_limits(&policies));
+    let policy =
+        r#""busy";q=4;qu="concurrent-requests", "team-tokens";q=60000;w=60;qu="tokens", "plan";q=1000;w=60"#;
+    let left = r#""busy";r=1, "team-tokens";r=51230;t=9, "plan";r=998;t=31"#;
+    assert_eq!(standard, [("ratelimit-policy", policy.to_owned()), ("ratelimit", left.to_owned())]);
+    let openai = headers(|writer| writer.write_openai(&policies));
+    let values = ["1000", "998", "31s", "60000", "51230", "8.001s"].map(str::to_owned);
+    assert_eq!(openai, HEADER_NAMES[2..8].iter().copied().zip(values).collect::<Vec<_>>());
+    let anthropic = headers(|writer| writer.write_anthropic(&policies, Timestamp(1_794_700_000_500)));
+    assert_eq!(anthropic.len(), 6, "none of input and output tokens");
+    assert_eq!(anthropic[4], ("anthropic-ratelimit-tokens-remaining", "51230".to_owned()));
+    let (name, reset) = &anthropic[5];
+    assert!(*name == "anthropic-ratelimit-tokens-reset" && reset.ends_with('Z') && reset.len() == 20);
+    let all = headers(|writer| {
+        writer.write_rate_limits(&policies);
+        writer.write_openai(&policies);
+    });
+    assert_eq!(all, [standard, openai].concat());
+}
+
+#[test]
+fn each_header_is_named_after_its_unit() {
+    for (unit, word) in [
+        (Unit::Requests, "-requests"),
+        (Unit::Tokens, "-tokens"),
+        (Unit::InputTokens, "-input-tokens"),
+        (Unit::OutputTokens, "-output-tokens"),
+    ] {
+        let policy = policy("l", unit, (9, 8), 0);
+        let written = headers(|writer| writer.write_anthropic(&[&policy], Timestamp(0)));
+        let names = ["limit", "remaining", "reset"].map(|part| format!("anthropic-ratelimit{word}-{part}"));
+        assert!(written.iter().map(|(name, _)| *name).eq(names), "{written:?}");
+    }
 }
 
 #[test]
@@ -92,8 +117,8 @@ fn durations_are_written_like_those_of_openai() {
         (360_000, "6m0s"),
         (3_723_004, "1h2m3.004s"),
     ] {
-        let headers = openai_headers(&[&policy("l", Unit::Tokens, (1, 1), millis)]);
-        assert_eq!(headers[2].1, text);
+        let policy = policy("l", Unit::Tokens, (1, 1), millis);
+        assert_eq!(headers(|writer| writer.write_openai(&[&policy]))[2].1, text);
     }
 }
 

@@ -42,6 +42,10 @@ pub async fn take(
     let body_bytes = payload.buffered().map_or(0, bytes::Bytes::len);
     let member = member(context);
     let facts = CallContext { context, plan, member: member.as_deref(), is_internal: record.is_internal() };
+    if !org.set.applies_to(&facts.facts(&plan.targets[0])) {
+        record.hold_limits(None, context.identity.rate);
+        return Ok(());
+    }
     let call = facts.call(org, &plan.targets[0], body_bytes);
     let wait = if call.is_internal { Wait::default() } else { wait(context, plan, body_bytes) };
     let events = &context.state.metrics.events;
@@ -100,7 +104,7 @@ struct CallContext<'a> {
 }
 
 impl<'a> CallContext<'a> {
-    fn call(&self, org: &OrgLimits, target: &'a RouteTarget, body_bytes: usize) -> Call<'a> {
+    fn facts(&self, target: &'a RouteTarget) -> CallFacts<'a> {
         let (directives, identity) = (self.plan.directives, self.context.identity);
         let facts = CallFacts {
             spender: Spender::default(),
@@ -112,17 +116,20 @@ impl<'a> CallContext<'a> {
             model: target.model.as_deref(),
         };
         // Calls that the gateway makes count as those of the organization.
-        let facts = if self.is_internal {
-            facts
-        } else {
-            CallFacts {
-                spender: identity.spender(),
-                user: self.plan.user(),
-                subject: self.member,
-                session: directives.session.as_deref(),
-                ..facts
-            }
-        };
+        if self.is_internal {
+            return facts;
+        }
+        CallFacts {
+            spender: identity.spender(),
+            user: self.plan.user(),
+            subject: self.member,
+            session: directives.session.as_deref(),
+            ..facts
+        }
+    }
+
+    fn call(&self, org: &OrgLimits, target: &'a RouteTarget, body_bytes: usize) -> Call<'a> {
+        let (facts, identity) = (self.facts(target), self.context.identity);
         Call {
             facts,
             class: identity.key_class().filter(|_| !self.is_internal),
