@@ -1,6 +1,7 @@
 //! The log row: the record of one finished request. It is appended to the spool, written to the store, and read by the
 //! API.
 
+mod encoding;
 mod limit_uses;
 
 use rust_decimal::Decimal;
@@ -113,16 +114,15 @@ pub struct Attempt {
 }
 
 /// A prompt and its version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PromptVersionRef {
     /// `namespace/slug`
     pub name: String,
     pub version: i64,
 }
 
-/// A log row. Its JSON form is used in the spool only. The spool is written for every request, so absent values are
-/// omitted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A log row. The spools of earlier versions hold rows as JSON, which is only read; see `encode` for what is written.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct LogRow {
     pub id: i64,
     pub org_id: OrgId,
@@ -132,69 +132,50 @@ pub struct LogRow {
     pub source: LogSource,
     pub provider: String,
     /// The provider's wire format, which is needed to interpret the bodies.
-    #[serde(rename = "shape", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "shape")]
     pub provider_format: Option<ProviderFormat>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     pub method: String,
     pub path: String,
     pub status: u16,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     pub stream: bool,
     pub latency_ms: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
     pub usage_estimated: bool,
     /// `None` if the model has no price or no usage was recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Decimal>,
     /// Tokens were used, but the model has no price.
     pub unpriced: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// The prompt-cache marks that the gateway added. `None` if it was not to add any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_marks: Option<u32>,
     /// What the provider's prompt cache saved, which is negative if more was written than read. `None` if it was not
     /// used, or the model has no price.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_saved_usd: Option<Decimal>,
     /// Milliseconds that the request waited for its limits. `None` if it was not queued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<u64>,
     /// The limits that applied.
-    #[serde(default, skip_serializing_if = "LimitUses::is_empty")]
+    #[serde(default)]
     pub limits: LimitUses,
     pub attempts: Vec<Attempt>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<KeyId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_id: Option<AppId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team_id: Option<TeamId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// `None` if the request named no session; the log writer then assigns one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     pub metadata: Map<String, Value>,
     /// The prompt that was inserted into the request. Rows of early versions lack the field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptVersionRef>,
     /// The W3C `traceparent` of the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
     /// The dialect of a request below `/compat`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compat: Option<String>,
     /// The method of an MCP request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// The tool, prompt or resource of an MCP request, as its server names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     pub request_stored: BodyStorage,
     pub response_stored: BodyStorage,
@@ -207,7 +188,7 @@ pub struct LogRow {
 }
 
 /// Token counts of a log row, derived from the disjoint token classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Tokens {
     /// All input, including cached tokens.
     pub prompt: i64,

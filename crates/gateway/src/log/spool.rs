@@ -276,14 +276,14 @@ impl Spool {
     /// Keeps a row that the store rejects in a file of its own.
     pub fn quarantine(&self, row: &LogRow, reason: &str) -> std::io::Result<()> {
         let mut record = Vec::new();
-        record::encode(row, Some(&self.marker), &mut record)?;
+        record::encode(row, &self.marker, &mut record)?;
         record.extend_from_slice(&row.request);
         record.extend_from_slice(&row.response);
         self.set_aside.quarantine(&record, reason)
     }
 
     fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<RecordSpan> {
-        let length = record::encode(row, Some(&self.marker), &mut lane.buffer)?;
+        let length = record::encode(row, &self.marker, &mut lane.buffer)?;
         let segment = match &mut lane.segment {
             Some(segment) => segment,
             none => none.insert(self.new_segment(number)?),

@@ -13,6 +13,7 @@ use gateway::auth::tokens::{Claims, Tokens};
 use gateway::config::{Config, RawSettings};
 use gateway::log::spool::{Spool, read_records};
 use gateway_core::access::Role;
+use gateway_core::logs::LogRow;
 use gateway_core::time::Timestamp;
 
 use crate::support::log_rows::row_in_org;
@@ -27,6 +28,7 @@ fn stored_and_signed_bytes() {
     let token = tokens().issue(&claims()).unwrap();
     let targets = vec![
         FuzzTarget { name: "records", seeds: vec![segment()], check: records },
+        FuzzTarget { name: "encoded-rows", seeds: vec![encoded_row()], check: encoded_rows },
         FuzzTarget { name: "tokens", seeds: vec![token.into_bytes()], check: read_token },
         FuzzTarget {
             name: "settings",
@@ -59,6 +61,22 @@ fn records(bytes: &[u8]) {
     assert!(usize::try_from(found.length).unwrap() <= bytes.len());
     let kept: usize = found.rows.iter().map(|row| row.request.len() + row.response.len()).sum();
     assert!(kept <= bytes.len());
+}
+
+/// What a record has behind its checksum, which would keep changed bytes from being read.
+fn encoded_row() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    row_in_org(&uuid::Uuid::nil().to_string(), Timestamp(1_800_000_000_000)).encode(&mut bytes);
+    bytes
+}
+
+/// Whatever is read is encoded to what reads the same.
+fn encoded_rows(bytes: &[u8]) {
+    let Ok(row) = LogRow::decode(bytes) else { return };
+    let mut again = Vec::new();
+    row.encode(&mut again);
+    assert!(again.len() <= 2 * bytes.len() + 64, "{} and {}", again.len(), bytes.len());
+    assert_eq!(LogRow::decode(&again).unwrap(), row);
 }
 
 fn tokens() -> &'static Tokens {

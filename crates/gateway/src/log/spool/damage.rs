@@ -1,5 +1,7 @@
 //! Reading on behind a damaged record, so that it loses only itself.
 
+use memchr::memmem;
+
 use super::marker::Marker;
 use super::record::{self, META_AT, read_record};
 
@@ -9,18 +11,17 @@ const MAX_CHECKED_BYTES: usize = 64 << 20;
 
 /// The offset of the first intact record behind `offset`, at which there is none.
 pub fn next_record(segment: &[u8], offset: usize, marker: &Marker) -> Option<usize> {
-    if marker.find(segment).is_some() {
-        next_marked(segment, offset, marker)
-    } else {
+    match marker.in_segment(segment) {
+        Some(mark) => next_marked(segment, offset, mark),
         // Written by version 0.1.0.
-        next_unmarked(segment, offset)
+        None => next_unmarked(segment, offset),
     }
 }
 
-fn next_marked(segment: &[u8], offset: usize, marker: &Marker) -> Option<usize> {
+fn next_marked(segment: &[u8], offset: usize, mark: &[u8]) -> Option<usize> {
     let mut at = offset + 1;
     loop {
-        let found = at + marker.find(segment.get(at..)?)?;
+        let found = at + memmem::find(segment.get(at..)?, mark)?;
         at = found + 1;
         let start = found.checked_sub(META_AT).filter(|start| *start > offset);
         if let Some(start) = start

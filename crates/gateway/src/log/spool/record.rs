@@ -1,6 +1,7 @@
 //! The format of a spooled row: `length (4) | crc32 (4) | meta length (4) | request length (4) | meta | request |
-//! response`, integers in little endian. `length` counts the bytes after the checksum. `meta` is the row as JSON
-//! without its bodies. Its first field is the marker of the spool; records of version 0.1.0 lack it.
+//! response`, integers in little endian. `length` counts the bytes after the checksum. `meta` is the marker of the spool
+//! and the encoded row without its bodies. Earlier versions wrote `meta` as JSON, with the marker as the first field, and
+//! version 0.1.0 without it.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -18,16 +19,11 @@ pub const META_AT: usize = HEADER_BYTES + LENGTH_BYTES;
 pub const MAX_RECORD: usize = 3 << 20;
 
 /// Writes the start of a record to the buffer, up to the bodies. Returns the length of the whole record in bytes.
-pub fn encode(row: &LogRow, marker: Option<&Marker>, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
+pub fn encode(row: &LogRow, marker: &Marker, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
     buffer.clear();
     buffer.resize(META_AT, 0);
-    buffer.extend_from_slice(marker.map_or(&[], Marker::json));
-    let fields = buffer.len();
-    serde_json::to_writer(&mut *buffer, row).map_err(std::io::Error::other)?;
-    if marker.is_some() {
-        // Both are one object.
-        buffer[fields] = b',';
-    }
+    buffer.extend_from_slice(marker.bytes());
+    row.encode(buffer);
     let meta = buffer.len() - META_AT;
     let length = LENGTH_BYTES + meta + row.request.len() + row.response.len();
     if length > MAX_RECORD {
@@ -95,10 +91,17 @@ pub(super) fn read_record(bytes: &[u8]) -> Option<Record> {
 fn read_row(body: &[u8]) -> Option<LogRow> {
     let request_at = LENGTH_BYTES.checked_add(number(body, 0)?)?;
     let response_at = request_at.checked_add(number(body, 4)?)?;
-    let mut row: LogRow = serde_json::from_slice(body.get(LENGTH_BYTES..request_at)?).ok()?;
+    let mut row = read_meta(body.get(LENGTH_BYTES..request_at)?)?;
     row.request = body.get(request_at..response_at)?.to_vec();
     row.response = body.get(response_at..)?.to_vec();
     Some(row)
+}
+
+fn read_meta(meta: &[u8]) -> Option<LogRow> {
+    match Marker::skip(meta) {
+        Some(row) => LogRow::decode(row).ok(),
+        None => serde_json::from_slice(meta).ok(),
+    }
 }
 
 /// The length of a record by its header.
@@ -107,7 +110,7 @@ pub(super) fn claimed_length(bytes: &[u8]) -> Option<usize> {
     (LENGTH_BYTES..=MAX_RECORD).contains(&length).then_some(HEADER_BYTES + length)
 }
 
-/// The length of what may be a whole record, judged without its checksum.
+/// The length of what may be a whole record of version 0.1.0, judged without its checksum.
 pub(super) fn plausible_length(bytes: &[u8]) -> Option<usize> {
     let length = claimed_length(bytes)?;
     let parts = number(bytes, 8)?.checked_add(number(bytes, 12)?)?;

@@ -54,6 +54,23 @@ pub(crate) fn row(id: i64, body: &str) -> LogRow {
     }
 }
 
+/// A record of an earlier version of a row that `row` made: with the marker, or without as version 0.1.0 wrote it.
+pub(crate) fn json_record(row: &LogRow, marker: Option<&Marker>) -> Vec<u8> {
+    let start = marker.map_or("{".into(), |marker| String::from_utf8_lossy(marker.json()) + ",");
+    let meta = format!(
+        r#"{start}"id":{},"org_id":"{}","request_id":"{}","created_at":"{}","level":"info","source":"proxy",
+        "provider":"openai","model":"gpt-4o","method":"POST","path":"/v1/chat/completions","status":200,"stream":false,
+        "latency_ms":12,"usage_estimated":false,"cost_usd":"0.000125","unpriced":false,"attempts":[],"metadata":{{}},
+        "request_stored":"full","response_stored":"full","response_is_stream":false}}"#,
+        row.id, row.org_id, row.request_id, row.created_at,
+    );
+    let number = |length: usize| u32::try_from(length).unwrap().to_le_bytes();
+    let body =
+        [&number(meta.len()), &number(row.request.len())[..], meta.as_bytes(), &row.request, &row.response];
+    let body = body.concat();
+    [&number(body.len())[..], &crc32fast::hash(&body).to_le_bytes(), &body].concat()
+}
+
 fn spool(limit: u64) -> (tempfile::TempDir, Spool) {
     let directory = tempfile::tempdir().unwrap();
     let spool = Spool::open(directory.path().to_owned(), 2, limit).unwrap();
@@ -110,22 +127,48 @@ fn a_torn_or_damaged_record_spoils_nothing_before_it_and_is_found_when_the_segme
 }
 
 #[test]
+fn records_of_earlier_versions_are_read_beside_those_of_this_one() {
+    let marker = Marker::of(uuid::Uuid::from_u128(5));
+    let rows: Vec<LogRow> = (1..=3).map(|id| row(id, "question")).collect();
+    let mut newest = Vec::new();
+    record::encode(&rows[2], &marker, &mut newest).unwrap();
+    let newest = [&newest[..], &rows[2].request, &rows[2].response].concat();
+    let segment = [json_record(&rows[0], None), json_record(&rows[1], Some(&marker)), newest].concat();
+    let found = read_records(&segment);
+    assert_eq!((found.rows, found.length), (rows, segment.len() as u64));
+}
+
+#[test]
 fn an_intact_record_that_this_version_cannot_read_is_kept_apart() {
-    let mut bytes = Vec::new();
-    for (id, level) in [(1, "info"), (2, "from the future"), (3, "info")] {
-        let mut meta = serde_json::to_value(row(id, "x")).unwrap();
-        meta["level"] = level.into();
-        let meta = meta.to_string();
-        let length = u32::try_from(meta.len()).unwrap();
-        let body = [&length.to_le_bytes()[..], &[0; 4], meta.as_bytes()].concat();
-        bytes.extend_from_slice(&(length + 8).to_le_bytes());
-        bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
-        bytes.extend_from_slice(&body);
-    }
+    let record_of = |id: i64, level: &str| {
+        let record = json_record(&row(id, "x"), None);
+        let body = String::from_utf8_lossy(&record[16..]).replace(r#""level":"info""#, level);
+        let length = u32::try_from(body.len()).unwrap();
+        let meta = length - u32::try_from("x".len() + "answer to x".len()).unwrap();
+        let body = [&meta.to_le_bytes()[..], &1_u32.to_le_bytes(), body.as_bytes()].concat();
+        [&(length + 8).to_le_bytes()[..], &crc32fast::hash(&body).to_le_bytes(), &body].concat()
+    };
+    let info = r#""level":"info""#;
+    let bytes =
+        [record_of(1, info), record_of(2, r#""level":"from the future""#), record_of(3, info)].concat();
     let found = read_records(&bytes);
     assert_eq!(found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 3]);
     assert_eq!((found.unreadable.len(), found.length), (1, bytes.len() as u64));
     assert!(String::from_utf8_lossy(&found.unreadable[0]).contains("from the future"));
+}
+
+#[test]
+fn a_record_of_a_later_version_is_kept_apart() {
+    let (mut record, marker) = (Vec::new(), Marker::of(uuid::Uuid::from_u128(5)));
+    let row = row(1, "");
+    record::encode(&row, &marker, &mut record).unwrap();
+    record.extend_from_slice(&row.response);
+    let version_at = record::META_AT + marker.bytes().len();
+    record[version_at] += 1;
+    let crc = crc32fast::hash(&record[8..]).to_le_bytes();
+    record[4..8].copy_from_slice(&crc);
+    let found = read_records(&record);
+    assert_eq!((found.rows.len(), found.unreadable.len()), (0, 1));
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Spool {
         let Ok(mut file) = self.create_segment(number) else { return Err(left.collect()) };
         let (mut buffer, mut whole) = (Vec::new(), 0);
         while let Some(row) = left.next() {
-            let written = record::encode(&row, Some(&self.marker), &mut buffer).and_then(|length| {
+            let written = record::encode(&row, &self.marker, &mut buffer).and_then(|length| {
                 record::write_all(&mut file, [&buffer, &row.request, &row.response], length, &self.faults)
                     .map(|()| length)
             });

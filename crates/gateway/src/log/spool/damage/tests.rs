@@ -5,26 +5,49 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::super::record::{encode, read_records};
-use super::super::tests::row;
+use super::super::tests::{json_record, row};
 use super::*;
+use gateway_core::logs::LogRow;
+
+/// How the records of a segment are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    /// By version 0.1.0.
+    Unmarked,
+    /// By versions that wrote JSON.
+    MarkedJson,
+    Marked,
+}
+
+fn marker() -> Marker {
+    Marker::of(uuid::Uuid::from_u128(0x5e5e_5e5e))
+}
+
+fn record(row: &LogRow, form: Form, marker: &Marker) -> Vec<u8> {
+    if form != Form::Marked {
+        return json_record(row, (form == Form::MarkedJson).then_some(marker));
+    }
+    let mut start = Vec::new();
+    encode(row, marker, &mut start).unwrap();
+    [&start[..], &row.request, &row.response].concat()
+}
 
 /// Records of different lengths, and where each is.
-fn segment(count: i64, marker: Option<&Marker>) -> (Vec<u8>, Vec<Range<usize>>) {
-    let (mut bytes, mut spans, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
+fn segment(count: i64, form: Form) -> (Vec<u8>, Vec<Range<usize>>) {
+    let (mut bytes, mut spans) = (Vec::new(), Vec::new());
     for id in 0..count {
         // A body that contains a record of another segment is only a body.
         let body = if id % 3 == 1 { "[1,2,3] ".repeat(20) } else { "x".to_owned() };
         let mut row = row(id, &body);
         if id % 3 == 2 {
-            let other = Marker::of("00000000000000000000000000000000");
-            encode(&row, Some(&other), &mut buffer).unwrap();
-            row.request = [&buffer[..], &row.request, &row.response].concat();
+            row.request = record(
+                &row,
+                if form == Form::Unmarked { Form::MarkedJson } else { form },
+                &Marker::of(uuid::Uuid::nil()),
+            );
         }
-        encode(&row, marker, &mut buffer).unwrap();
         let start = bytes.len();
-        bytes.extend_from_slice(&buffer);
-        bytes.extend_from_slice(&row.request);
-        bytes.extend_from_slice(&row.response);
+        bytes.extend_from_slice(&record(&row, form, &marker()));
         spans.push(start..bytes.len());
     }
     (bytes, spans)
@@ -90,10 +113,9 @@ proptest! {
     fn all_undamaged_records_are_read_in_order_exactly_once(
         count in 1..12_i64,
         damages in prop::collection::vec(damage(), 1..4),
-        is_marked: bool,
+        form in prop::sample::select(vec![Form::Unmarked, Form::MarkedJson, Form::Marked]),
     ) {
-        let marker = Marker::of("5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
-        let (mut bytes, spans) = segment(count, is_marked.then_some(&marker));
+        let (marker, (mut bytes, spans)) = (marker(), segment(count, form));
         let mut touched = Vec::new();
         for damage in &damages {
             if !bytes.is_empty() {
@@ -111,7 +133,7 @@ proptest! {
         prop_assert_eq!(&read, &expected);
         prop_assert!(ids.is_sorted_by(|a, b| a < b), "{:?}", ids);
         // Without markers, a record inside of the body of a damaged one may be taken for the next.
-        for range in damaged.iter().filter(|_| is_marked) {
+        for range in damaged.iter().filter(|_| form != Form::Unmarked) {
             prop_assert!(touched.iter().any(|touched| touched.start <= range.end), "{:?}", range);
         }
     }
@@ -119,17 +141,12 @@ proptest! {
 
 #[test]
 fn a_record_inside_the_body_of_a_torn_record_is_not_read() {
-    let marker = Marker::of("5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
-    let (mut forged, mut buffer) = (Vec::new(), Vec::new());
-    let inner = row(99, "forged");
-    encode(&inner, None, &mut forged).unwrap();
-    forged.extend_from_slice(&inner.request);
-    forged.extend_from_slice(&inner.response);
+    let marker = marker();
     let mut outer = row(1, "");
+    let forged = record(&row(99, "forged"), Form::Unmarked, &marker);
     outer.request = [&forged[..], &[b' '; 100]].concat();
-    encode(&outer, Some(&marker), &mut buffer).unwrap();
-    let mut bytes = buffer.clone();
-    bytes.extend_from_slice(&outer.request);
+    let mut bytes = record(&outer, Form::Marked, &marker);
+    bytes.truncate(bytes.len() - outer.response.len());
     // The disk was full before the response was written.
     let whole = 0..bytes.len();
     assert_eq!(read_all(&bytes, &marker), (Vec::new(), vec![whole]));
@@ -137,7 +154,7 @@ fn a_record_inside_the_body_of_a_torn_record_is_not_read() {
 
 #[test]
 fn a_segment_that_looks_like_many_records_is_given_up_in_time() {
-    let marker = Marker::of("5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
+    let marker = marker();
     let mut header = Vec::new();
     for number in [1_u32 << 20, 0, 2, 0] {
         header.extend_from_slice(&number.to_le_bytes());
