@@ -18,8 +18,8 @@ pub enum MemberValue<'a> {
 /// Visits every `"key": value` at any depth, in order. The content of strings is never taken for a key.
 pub fn for_each_member<'a>(bytes: &'a [u8], mut visit: impl FnMut(&'a [u8], MemberValue<'a>)) {
     let mut at = 0;
-    while let Some(quote) = memchr(b'"', &bytes[at..]) {
-        let start = at + quote + 1;
+    while let Some(quote) = next_quote(bytes, at) {
+        let start = quote + 1;
         let Some(end) = string_end(bytes, start) else { return };
         at = end.at + 1;
         let colon = skip_space(bytes, at);
@@ -38,6 +38,14 @@ pub fn for_each_member<'a>(bytes: &'a [u8], mut visit: impl FnMut(&'a [u8], Memb
             _ => visit(key, MemberValue::Other),
         }
     }
+}
+
+/// The offset of the next quote. It is mostly one or two bytes away, where a loop is faster than memchr.
+#[inline]
+fn next_quote(bytes: &[u8], start: usize) -> Option<usize> {
+    let rest = &bytes[start..];
+    let near = rest.iter().take(4).position(|byte| *byte == b'"');
+    near.or_else(|| memchr(b'"', rest)).map(|offset| start + offset)
 }
 
 /// A string of a JSON text.

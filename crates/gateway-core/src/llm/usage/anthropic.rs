@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Usage, count, nested_count};
+use super::{Usage, UsageReport};
 
 /// The counts reported so far. A later event overrides an earlier one field by field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,15 +17,20 @@ pub(in crate::llm) struct Report {
 }
 
 impl Report {
-    pub(in crate::llm) fn read(report: &Map<String, Value>) -> Self {
+    pub(super) fn read(report: &UsageReport<'_>) -> Self {
         Report {
-            input: count(report, "input_tokens"),
-            output: count(report, "output_tokens"),
-            cache_read: count(report, "cache_read_input_tokens"),
-            cache_written: count(report, "cache_creation_input_tokens"),
-            written_5m: nested_count(report, &["cache_creation"], "ephemeral_5m_input_tokens"),
-            written_1h: nested_count(report, &["cache_creation"], "ephemeral_1h_input_tokens"),
+            input: report.count("input_tokens"),
+            output: report.count("output_tokens"),
+            cache_read: report.count("cache_read_input_tokens"),
+            cache_written: report.count("cache_creation_input_tokens"),
+            written_5m: report.nested_count(&["cache_creation"], "ephemeral_5m_input_tokens"),
+            written_1h: report.nested_count(&["cache_creation"], "ephemeral_1h_input_tokens"),
         }
+    }
+
+    /// Reads a report that is parsed already.
+    pub(in crate::llm) fn from_map(report: &Map<String, Value>) -> Self {
+        Self::read(&UsageReport::from_map(report))
     }
 
     /// Counts are cumulative, so a zero never replaces an earlier count. Some compatible servers report the input only

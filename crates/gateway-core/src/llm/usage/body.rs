@@ -1,107 +1,173 @@
 //! One JSON body, or one object of a sequence of them: which top-level values are kept, and their meaning.
 
-use super::{
-    ProviderFormat, bedrock,
-    fields::{FieldLimit, Fields},
-    read_usage,
-    stream::Reading,
-};
+use super::{ProviderFormat, bedrock, fields::Fields, read_usage, stream::Reading};
 use crate::json::{MemberValue, char_count, for_each_member};
 
 const SMALL_VALUE: usize = 64 << 10;
 const LARGE_VALUE: usize = 1 << 20;
 
+/// The top-level values that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    Usage,
+    UsageMetadata,
+    Meta,
+    XGroq,
+    Model,
+    ModelVersion,
+    Id,
+    ResponseId,
+    Error,
+    Status,
+    IncompleteDetails,
+    PromptFeedback,
+    StopReason,
+    StopReasonCamel,
+    FinishReason,
+    DoneReason,
+    Done,
+    IsFinished,
+    PromptTokenCount,
+    GenerationTokenCount,
+    PromptEvalCount,
+    EvalCount,
+    InputTextTokenCount,
+    Choices,
+    Output,
+    Content,
+    Candidates,
+    Message,
+    Generations,
+    Text,
+    Completion,
+    Generation,
+    Outputs,
+    Results,
+}
+
+pub(super) type ObjectFields = Fields<Field>;
+
 /// The fields with generated text. A prefix of them is kept to count its characters.
-const TEXT_FIELDS: [&str; 11] = [
-    "choices",
-    "output",
-    "content",
-    "candidates",
-    "message",
-    "generations",
-    "text",
-    "completion",
-    "generation",
-    "outputs",
-    "results",
+const TEXT_FIELDS: [Field; 11] = [
+    Field::Choices,
+    Field::Output,
+    Field::Content,
+    Field::Candidates,
+    Field::Message,
+    Field::Generations,
+    Field::Text,
+    Field::Completion,
+    Field::Generation,
+    Field::Outputs,
+    Field::Results,
 ];
 
-pub(super) const ALL_FIELDS: &[FieldLimit] = &[
-    ("usage", SMALL_VALUE),
-    ("usageMetadata", SMALL_VALUE),
-    ("meta", SMALL_VALUE),
-    ("x_groq", SMALL_VALUE),
-    ("model", SMALL_VALUE),
-    ("modelVersion", SMALL_VALUE),
-    ("id", SMALL_VALUE),
-    ("responseId", SMALL_VALUE),
-    ("error", SMALL_VALUE),
-    ("status", SMALL_VALUE),
-    ("incomplete_details", SMALL_VALUE),
-    ("promptFeedback", SMALL_VALUE),
-    ("stop_reason", SMALL_VALUE),
-    ("stopReason", SMALL_VALUE),
-    ("finish_reason", SMALL_VALUE),
-    ("done_reason", SMALL_VALUE),
-    ("done", SMALL_VALUE),
-    ("is_finished", SMALL_VALUE),
-    ("prompt_token_count", SMALL_VALUE),
-    ("generation_token_count", SMALL_VALUE),
-    ("prompt_eval_count", SMALL_VALUE),
-    ("eval_count", SMALL_VALUE),
-    ("inputTextTokenCount", SMALL_VALUE),
-    ("choices", LARGE_VALUE),
-    ("output", LARGE_VALUE),
-    ("content", LARGE_VALUE),
-    ("candidates", LARGE_VALUE),
-    ("message", LARGE_VALUE),
-    ("generations", LARGE_VALUE),
-    ("text", LARGE_VALUE),
-    ("completion", LARGE_VALUE),
-    ("generation", LARGE_VALUE),
-    ("outputs", LARGE_VALUE),
-    ("results", LARGE_VALUE),
-];
+impl Field {
+    fn from_key(key: &[u8]) -> Option<Self> {
+        Some(match key {
+            b"usage" => Self::Usage,
+            b"usageMetadata" => Self::UsageMetadata,
+            b"meta" => Self::Meta,
+            b"x_groq" => Self::XGroq,
+            b"model" => Self::Model,
+            b"modelVersion" => Self::ModelVersion,
+            b"id" => Self::Id,
+            b"responseId" => Self::ResponseId,
+            b"error" => Self::Error,
+            b"status" => Self::Status,
+            b"incomplete_details" => Self::IncompleteDetails,
+            b"promptFeedback" => Self::PromptFeedback,
+            b"stop_reason" => Self::StopReason,
+            b"stopReason" => Self::StopReasonCamel,
+            b"finish_reason" => Self::FinishReason,
+            b"done_reason" => Self::DoneReason,
+            b"done" => Self::Done,
+            b"is_finished" => Self::IsFinished,
+            b"prompt_token_count" => Self::PromptTokenCount,
+            b"generation_token_count" => Self::GenerationTokenCount,
+            b"prompt_eval_count" => Self::PromptEvalCount,
+            b"eval_count" => Self::EvalCount,
+            b"inputTextTokenCount" => Self::InputTextTokenCount,
+            b"choices" => Self::Choices,
+            b"output" => Self::Output,
+            b"content" => Self::Content,
+            b"candidates" => Self::Candidates,
+            b"message" => Self::Message,
+            b"generations" => Self::Generations,
+            b"text" => Self::Text,
+            b"completion" => Self::Completion,
+            b"generation" => Self::Generation,
+            b"outputs" => Self::Outputs,
+            b"results" => Self::Results,
+            _ => return None,
+        })
+    }
+}
 
-/// The fields that show whether a response failed.
-pub(super) const ERROR_FIELDS: &[FieldLimit] = &[("error", SMALL_VALUE)];
+/// Selects all fields.
+pub(super) fn select_all(key: &[u8]) -> Option<(Field, usize)> {
+    let field = Field::from_key(key)?;
+    Some((field, if TEXT_FIELDS.contains(&field) { LARGE_VALUE } else { SMALL_VALUE }))
+}
+
+/// Selects the fields that show whether a response failed.
+pub(super) fn select_error(key: &[u8]) -> Option<(Field, usize)> {
+    (key == b"error").then_some((Field::Error, SMALL_VALUE))
+}
 
 /// Adds the values of one object to the reading.
-pub(super) fn read_object(reading: &mut Reading, format: ProviderFormat, fields: &Fields) {
-    let raw = |key: &str| std::str::from_utf8(fields.get(key)?).ok();
-    let text = |key: &str| serde_json::from_str::<String>(raw(key)?).ok().filter(|text| !text.is_empty());
-    let groq =
-        || serde_json::from_str::<Groq<'_>>(raw("x_groq")?).ok()?.usage.map(serde_json::value::RawValue::get);
-    let usage = ["usage", "usageMetadata", "meta"]
+pub(super) fn read_object(reading: &mut Reading, format: ProviderFormat, fields: &ObjectFields) {
+    let raw = |field: Field| std::str::from_utf8(fields.get(field)?).ok();
+    let text = |field: Field| parse_text(raw(field)?);
+    let groq = || {
+        serde_json::from_str::<Groq<'_>>(raw(Field::XGroq)?).ok()?.usage.map(serde_json::value::RawValue::get)
+    };
+    let usage = [Field::Usage, Field::UsageMetadata, Field::Meta]
         .into_iter()
-        .find_map(|key| read_usage(format, raw(key)?))
+        .find_map(|field| read_usage(format, raw(field)?))
         .or_else(|| read_usage(format, groq()?))
         .or_else(|| bedrock::top_level_counts(fields));
     if usage.is_some() {
         reading.usage = usage;
     }
     if reading.model.is_none() {
-        reading.model = text("model").or_else(|| text("modelVersion"));
+        reading.model = text(Field::Model).or_else(|| text(Field::ModelVersion));
     }
     if reading.response_id.is_none() {
-        reading.response_id = text("id").or_else(|| text("responseId"));
+        reading.response_id = text(Field::Id).or_else(|| text(Field::ResponseId));
     }
-    if let Some(error) = raw("error").filter(|error| *error != "null") {
+    if let Some(error) = raw(Field::Error).filter(|error| *error != "null") {
         reading.error(error);
     }
-    reading.expects_more = ["done", "is_finished"].into_iter().any(|key| raw(key) == Some("false"));
-    let top_level = ["stop_reason", "stopReason", "finish_reason", "done_reason"].into_iter().find_map(text);
-    let finish_reason = top_level
-        .or_else(|| last_text_of(fields.get("incomplete_details")?, &[b"reason"]))
-        .or_else(|| last_text_of(fields.get("promptFeedback")?, &[b"blockReason"]))
-        .or_else(|| TEXT_FIELDS.into_iter().find_map(|key| last_text_of(fields.prefix(key)?, REASON_KEYS)))
-        .or_else(|| text("status"));
+    reading.expects_more =
+        [Field::Done, Field::IsFinished].into_iter().any(|field| raw(field) == Some("false"));
+    let mut nested_reason = None;
+    for value in TEXT_FIELDS.into_iter().filter_map(|field| fields.prefix(field)) {
+        let scan = TextScan::new(value);
+        reading.output_chars += scan.chars;
+        nested_reason = nested_reason.or(scan.finish_reason);
+    }
+    let finish_reason = [Field::StopReason, Field::StopReasonCamel, Field::FinishReason, Field::DoneReason]
+        .into_iter()
+        .find_map(text)
+        .or_else(|| last_text_of(fields.get(Field::IncompleteDetails)?, b"reason"))
+        .or_else(|| last_text_of(fields.get(Field::PromptFeedback)?, b"blockReason"))
+        .or_else(|| nested_reason.map(|reason| String::from_utf8_lossy(reason).into_owned()))
+        .or_else(|| text(Field::Status));
     if finish_reason.is_some() {
         reading.finish_reason = finish_reason;
     }
-    for key in TEXT_FIELDS {
-        reading.output_chars += fields.prefix(key).map_or(0, text_length);
+}
+
+/// The content of a JSON string. None if it is empty or not a string.
+pub(super) fn parse_text(raw: &str) -> Option<String> {
+    let plain = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let is_plain = |text: &&str| text.bytes().all(|byte| byte >= b' ' && byte != b'\\' && byte != b'"');
+    match plain.filter(is_plain) {
+        Some(text) => Some(text.to_owned()),
+        None => serde_json::from_str(raw).ok(),
     }
+    .filter(|text: &String| !text.is_empty())
 }
 
 #[derive(serde::Deserialize)]
@@ -110,14 +176,12 @@ struct Groq<'a> {
     usage: Option<&'a serde_json::value::RawValue>,
 }
 
-const REASON_KEYS: &[&[u8]] = &[b"finish_reason", b"finishReason", b"stop_reason", b"completionReason"];
-
-fn last_text_of(value: &[u8], keys: &[&[u8]]) -> Option<String> {
+fn last_text_of(value: &[u8], wanted: &[u8]) -> Option<String> {
     let mut last = None;
     for_each_member(value, |key, value| {
         if let MemberValue::Text(text) = value
             && !text.is_empty()
-            && keys.contains(&key)
+            && key == wanted
         {
             last = Some(text);
         }
@@ -125,20 +189,34 @@ fn last_text_of(value: &[u8], keys: &[&[u8]]) -> Option<String> {
     last.map(|text| String::from_utf8_lossy(text).into_owned())
 }
 
-fn text_length(value: &[u8]) -> u64 {
-    if let [b'"', text @ ..] = value {
-        return char_count(text.strip_suffix(b"\"").unwrap_or(text));
-    }
-    let mut total = 0;
-    for_each_member(value, |key, value| {
-        if let (
-            b"content" | b"text" | b"refusal" | b"reasoning_content" | b"reasoning" | b"thinking"
-            | b"arguments" | b"tool_plan" | b"outputText",
-            MemberValue::Text(text),
-        ) = (key, value)
-        {
-            total += char_count(text);
+/// The result of one pass over a value with generated text.
+#[derive(Default)]
+struct TextScan<'a> {
+    chars: u64,
+    /// The last one of the value.
+    finish_reason: Option<&'a [u8]>,
+}
+
+impl<'a> TextScan<'a> {
+    fn new(value: &'a [u8]) -> Self {
+        let mut scan = TextScan::default();
+        if let [b'"', text @ ..] = value {
+            scan.chars = char_count(text.strip_suffix(b"\"").unwrap_or(text));
+            return scan;
         }
-    });
-    total
+        for_each_member(value, |key, value| {
+            let MemberValue::Text(text) = value else { return };
+            match key {
+                b"content" | b"text" | b"refusal" | b"reasoning_content" | b"reasoning" | b"thinking"
+                | b"arguments" | b"tool_plan" | b"outputText" => scan.chars += char_count(text),
+                b"finish_reason" | b"finishReason" | b"stop_reason" | b"completionReason"
+                    if !text.is_empty() =>
+                {
+                    scan.finish_reason = Some(text);
+                }
+                _ => {}
+            }
+        });
+        scan
+    }
 }

@@ -5,47 +5,47 @@ use crate::json::{StringScanner, ValueSkipper, is_space};
 
 /// A selected value. It is incomplete if it exceeds its limit or the body ends inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldValue {
-    key: &'static str,
+struct FieldValue<K> {
+    key: K,
     bytes: Vec<u8>,
     is_complete: bool,
 }
 
-/// The selected values of one object.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Fields(Vec<FieldValue>);
+/// The selected values of one object. `K` names the selected keys.
+#[derive(Debug, Clone)]
+pub(super) struct Fields<K>(Vec<FieldValue<K>>);
 
-impl Fields {
+impl<K: Copy + PartialEq> Fields<K> {
     /// The value of a key, if it is complete.
-    pub(super) fn get(&self, key: &str) -> Option<&[u8]> {
+    pub(super) fn get(&self, key: K) -> Option<&[u8]> {
         self.0.iter().find(|value| value.key == key && value.is_complete).map(|value| &*value.bytes)
     }
 
     /// The value of a key, complete or not.
-    pub(super) fn prefix(&self, key: &str) -> Option<&[u8]> {
+    pub(super) fn prefix(&self, key: K) -> Option<&[u8]> {
         self.0.iter().find(|value| value.key == key).map(|value| &*value.bytes)
     }
 
-    fn last(&mut self) -> Option<&mut FieldValue> {
+    fn last(&mut self) -> Option<&mut FieldValue<K>> {
         self.0.last_mut()
     }
 }
 
-/// A selected key, and how many bytes of its value are kept.
-pub(super) type FieldLimit = (&'static str, usize);
+/// Names a key if it is selected, and says how many bytes of its value are kept.
+pub(super) type FieldSelection<K> = fn(&[u8]) -> Option<(K, usize)>;
 
 /// Reads a JSON body in chunks and keeps the selected top-level values. The objects of an array, and objects that
 /// follow each other, are reported one by one, so streams in these two forms need no other reader.
 #[derive(Debug, Clone)]
-pub(super) struct FieldReader {
-    selected: &'static [FieldLimit],
+pub(super) struct FieldReader<K> {
+    select: FieldSelection<K>,
     state: State,
     open_arrays: usize,
     object_count: usize,
     key: Vec<u8>,
     /// How many bytes of the current value are kept.
     limit: usize,
-    fields: Fields,
+    fields: Fields<K>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,16 +60,17 @@ enum State {
 
 const MAX_KEY_LENGTH: usize = 64;
 
-impl FieldReader {
-    pub(super) fn new(selected: &'static [FieldLimit]) -> Self {
+impl<K: Copy + PartialEq> FieldReader<K> {
+    pub(super) fn new(select: FieldSelection<K>) -> Self {
         FieldReader {
-            selected,
+            select,
             state: State::Outside,
             open_arrays: 0,
             object_count: 0,
-            key: Vec::new(),
+            // The longest key that is kept, so that keys never grow it.
+            key: Vec::with_capacity(MAX_KEY_LENGTH + 1),
             limit: 0,
-            fields: Fields::default(),
+            fields: Fields(Vec::new()),
         }
     }
 
@@ -79,12 +80,12 @@ impl FieldReader {
     }
 
     /// The fields of the object that is still open.
-    pub(super) fn open_object(&self) -> Option<&Fields> {
+    pub(super) fn open_object(&self) -> Option<&Fields<K>> {
         (!matches!(self.state, State::Outside | State::Skipping(_))).then_some(&self.fields)
     }
 
     /// Calls `visit` for each object that this chunk completes.
-    pub(super) fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(&Fields)) {
+    pub(super) fn feed(&mut self, chunk: &[u8], mut visit: impl FnMut(&Fields<K>)) {
         let mut at = 0;
         while at < chunk.len() {
             let rest = &chunk[at..];
@@ -112,13 +113,9 @@ impl FieldReader {
                     1
                 }
                 State::InKey(text) => self.in_key(rest, text),
-                State::BeforeValue => {
-                    if rest[0] != b':' && !is_space(rest[0]) {
-                        self.start_value(rest[0]);
-                    }
-                    1
-                }
-                State::InValue(skipper) => self.in_value(rest, skipper),
+                State::BeforeValue if rest[0] == b':' || is_space(rest[0]) => 1,
+                State::BeforeValue => self.start_value(rest),
+                State::InValue(skipper) => self.in_value(rest, 0, skipper),
             };
         }
     }
@@ -143,19 +140,20 @@ impl FieldReader {
         end.unwrap_or(rest.len())
     }
 
-    fn start_value(&mut self, first: u8) {
-        let selected = self.selected.iter().find(|(key, _)| key.as_bytes() == self.key);
+    /// Reads a value from its first byte on.
+    fn start_value(&mut self, rest: &[u8]) -> usize {
         self.limit = 0;
-        if let Some((key, limit)) = selected {
-            self.fields.0.retain(|value| value.key != *key);
-            self.fields.0.push(FieldValue { key, bytes: vec![first], is_complete: false });
-            self.limit = *limit;
+        if let Some((key, limit)) = (self.select)(&self.key) {
+            self.fields.0.retain(|value| value.key != key);
+            self.fields.0.push(FieldValue { key, bytes: Vec::new(), is_complete: false });
+            self.limit = limit;
         }
-        self.state = State::InValue(ValueSkipper::new(first));
+        self.in_value(rest, 1, ValueSkipper::new(rest[0]))
     }
 
-    fn in_value(&mut self, rest: &[u8], mut skipper: ValueSkipper) -> usize {
-        let end = skipper.feed(rest);
+    /// Keeps the next bytes of a value. The skipper has seen the first `seen` of them.
+    fn in_value(&mut self, rest: &[u8], seen: usize, mut skipper: ValueSkipper) -> usize {
+        let end = skipper.feed(&rest[seen..]).map(|end| seen + end);
         let used = end.unwrap_or(rest.len());
         if self.limit > 0
             && let Some(value) = self.fields.last()
@@ -179,10 +177,15 @@ mod tests {
 
     use super::*;
 
-    const SELECTED: &[FieldLimit] = &[("usage", 64), ("model", 64), ("n", 64), ("long", 8)];
+    type Value = FieldValue<&'static str>;
 
-    fn objects(chunks: &[&[u8]]) -> (Vec<Vec<FieldValue>>, bool) {
-        let mut reader = FieldReader::new(SELECTED);
+    fn select(key: &[u8]) -> Option<(&'static str, usize)> {
+        let selected = [("usage", 64), ("model", 64), ("n", 64), ("long", 8)];
+        selected.into_iter().find(|(name, _)| name.as_bytes() == key)
+    }
+
+    fn objects(chunks: &[&[u8]]) -> (Vec<Vec<Value>>, bool) {
+        let mut reader = FieldReader::new(select);
         let mut all = Vec::new();
         for chunk in chunks {
             reader.feed(chunk, |fields| all.push(fields.0.clone()));
@@ -193,7 +196,7 @@ mod tests {
         (all, reader.is_complete())
     }
 
-    fn value(key: &'static str, text: &str, is_complete: bool) -> FieldValue {
+    fn value(key: &'static str, text: &str, is_complete: bool) -> Value {
         FieldValue { key, bytes: text.as_bytes().to_vec(), is_complete }
     }
 

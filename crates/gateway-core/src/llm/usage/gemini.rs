@@ -1,16 +1,14 @@
 //! Gemini's usage. Thoughts are usually counted in addition to the candidates' tokens and sometimes as part of them;
 //! only the total shows which.
 
-use serde_json::{Map, Value};
+use super::{Usage, UsageReport, take_part};
 
-use super::{Usage, count, first_count, take_part};
-
-pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
-    let total = count(report, "totalTokenCount");
-    let thoughts = count(report, "thoughtsTokenCount").unwrap_or(0);
-    let tool_prompt = count(report, "toolUsePromptTokenCount").unwrap_or(0);
-    let prompt = count(report, "promptTokenCount");
-    let candidates = first_count(report, &["candidatesTokenCount", "responseTokenCount"]);
+pub(super) fn usage(report: &UsageReport<'_>) -> Option<Usage> {
+    let total = report.count("totalTokenCount");
+    let thoughts = report.count("thoughtsTokenCount").unwrap_or(0);
+    let tool_prompt = report.count("toolUsePromptTokenCount").unwrap_or(0);
+    let prompt = report.count("promptTokenCount");
+    let candidates = report.first_count(&["candidatesTokenCount", "responseTokenCount"]);
     // Zero counts are omitted, and some chunks omit more. The missing count follows from the total.
     let remaining = |known: Option<u64>| {
         let known = known.unwrap_or(0).saturating_add(tool_prompt).saturating_add(thoughts);
@@ -30,7 +28,7 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     };
 
     let mut rest = prompt;
-    let cached = count(report, "cachedContentTokenCount").unwrap_or(0);
+    let cached = report.count("cachedContentTokenCount").unwrap_or(0);
     let cache_read = take_part(&mut rest, cached);
     let spoken = audio(report, "promptTokensDetails").saturating_sub(audio(report, "cacheTokensDetails"));
     let audio_input = take_part(&mut rest, spoken);
@@ -43,12 +41,7 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     Some(Usage { input, cache_read, output: rest, reasoning, audio_input, audio_output, ..Usage::default() })
 }
 
-fn audio(report: &Map<String, Value>, details: &str) -> u64 {
-    let parts = report.get(details).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    parts
-        .iter()
-        .filter_map(Value::as_object)
-        .filter(|part| part.get("modality").and_then(Value::as_str) == Some("AUDIO"))
-        .filter_map(|part| count(part, "tokenCount"))
-        .fold(0, u64::saturating_add)
+fn audio(report: &UsageReport<'_>, details: &str) -> u64 {
+    let parts = report.list(details).iter().filter(|part| part.text("modality") == Some("AUDIO"));
+    parts.filter_map(|part| part.count("tokenCount")).fold(0, u64::saturating_add)
 }

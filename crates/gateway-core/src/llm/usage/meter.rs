@@ -4,8 +4,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    ProviderFormat, Usage, body,
-    fields::{FieldLimit, FieldReader},
+    ProviderFormat, Usage,
+    body::{self, Field},
+    fields::{FieldReader, FieldSelection},
     stream::{self, Reading},
 };
 use crate::json::{MemberValue, for_each_member};
@@ -59,7 +60,7 @@ pub struct Meter {
 
 #[derive(Debug)]
 enum BodyReader {
-    Json(FieldReader),
+    Json(FieldReader<Field>),
     Sse(EventReader),
     EventStream { frames: FrameReader, decoded: Vec<u8> },
     Opaque,
@@ -67,17 +68,17 @@ enum BodyReader {
 
 impl Meter {
     pub fn new(format: ProviderFormat, framing: BodyFraming) -> Self {
-        Self::with_fields(body::ALL_FIELDS, format, framing)
+        Self::with_fields(body::select_all, format, framing)
     }
 
     /// A meter that only checks a response for errors. It still reads all events of a stream.
     pub fn for_validation(format: ProviderFormat, framing: BodyFraming) -> Self {
-        Self::with_fields(body::ERROR_FIELDS, format, framing)
+        Self::with_fields(body::select_error, format, framing)
     }
 
-    fn with_fields(selected: &'static [FieldLimit], format: ProviderFormat, framing: BodyFraming) -> Self {
+    fn with_fields(select: FieldSelection<Field>, format: ProviderFormat, framing: BodyFraming) -> Self {
         let reader = match framing {
-            BodyFraming::Json => BodyReader::Json(FieldReader::new(selected)),
+            BodyFraming::Json => BodyReader::Json(FieldReader::new(select)),
             BodyFraming::Sse => BodyReader::Sse(EventReader::new(EventLimits::READ)),
             BodyFraming::EventStream => {
                 BodyReader::EventStream { frames: FrameReader::new(), decoded: Vec::new() }

@@ -10,6 +10,7 @@ mod fields;
 mod gemini;
 mod meter;
 mod openai;
+mod report;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use super::ProviderFormat;
 pub(in crate::llm) use anthropic::Report as MessagesReport;
 pub use meter::{Meter, MeterReading};
 pub use openai::{is_usage_chunk, with_cost};
+use report::UsageReport;
 
 /// Token counts in disjoint classes. Their sum is the provider's total.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -68,16 +70,20 @@ impl Usage {
     }
 }
 
-/// Parses a provider's usage object. Many providers respond in the format of another one, and a wrong guess would be
-/// billed wrongly. The keys therefore decide on the format, and the provider's format only where keys are shared.
+/// Parses a provider's usage object.
 fn read_usage(format: ProviderFormat, raw: &str) -> Option<Usage> {
-    let Ok(Value::Object(report)) = serde_json::from_str(raw) else { return None };
-    parse_report(format, &report).map(|usage| Usage { raw: Some(raw.into()), ..usage })
+    read_report(format, &UsageReport::parse(raw)?).map(|usage| Usage { raw: Some(raw.into()), ..usage })
 }
 
-/// Converts a usage object, without keeping it as `raw`.
+/// Converts a usage object that is parsed already, without keeping it as `raw`.
 pub(in crate::llm) fn parse_report(format: ProviderFormat, report: &Map<String, Value>) -> Option<Usage> {
-    let has = |keys: &[&str]| keys.iter().any(|key| report.contains_key(*key));
+    read_report(format, &UsageReport::from_map(report))
+}
+
+/// Converts a report. Many providers respond in the format of another one, and a wrong guess would be billed wrongly.
+/// The keys therefore decide on the format, and the provider's format only where keys are shared.
+fn read_report(format: ProviderFormat, report: &UsageReport<'_>) -> Option<Usage> {
+    let has = |keys: &[&str]| report.has_any(keys);
     if has(&["promptTokenCount", "totalTokenCount"]) {
         gemini::usage(report)
     } else if has(&["inputTokens", "outputTokens"]) {
@@ -95,24 +101,6 @@ pub(in crate::llm) fn parse_report(format: ProviderFormat, report: &Map<String, 
     } else {
         openai::usage(report)
     }
-}
-
-/// A count. Some providers send it as a float (`12.0`), some as null.
-fn count(report: &Map<String, Value>, key: &str) -> Option<u64> {
-    let number = report.get(key)?.as_number()?;
-    number.as_u64().or_else(|| {
-        let float = number.as_f64().filter(|float| *float >= 0.0)?;
-        format!("{float:.0}").parse().ok()
-    })
-}
-
-fn first_count(report: &Map<String, Value>, keys: &[&str]) -> Option<u64> {
-    keys.iter().find_map(|key| count(report, key))
-}
-
-/// A count inside one of several nested objects.
-fn nested_count(report: &Map<String, Value>, objects: &[&str], key: &str) -> Option<u64> {
-    objects.iter().find_map(|object| count(report.get(*object)?.as_object()?, key))
 }
 
 /// Subtracts up to `part` from `rest` and returns the difference, so that the classes of one total never exceed it.

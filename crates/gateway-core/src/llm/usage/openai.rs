@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::value::RawValue;
 
-use super::{Usage, count, first_count, nested_count, take_part};
+use super::{Usage, UsageReport, take_part};
 use crate::json::{ObjectScan, ScanStatus, skip_space};
 
 /// Whether a stream event is the extra chunk that a provider sends only on `include_usage`: without choices and with a
@@ -75,27 +75,31 @@ fn has_usage_object(event: &[u8]) -> bool {
 }
 
 /// Chat completions, completions, embeddings, responses, images and transcriptions.
-pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
+pub(super) fn usage(report: &UsageReport<'_>) -> Option<Usage> {
     const INPUT: &[&str] = &["prompt_tokens_details", "input_tokens_details", "input_token_details"];
     const OUTPUT: &[&str] = &["completion_tokens_details", "output_tokens_details", "output_token_details"];
-    let total = count(report, "total_tokens");
-    let output = first_count(report, &["completion_tokens", "output_tokens"]);
-    let prompt = first_count(report, &["prompt_tokens", "input_tokens"])
+    let total = report.count("total_tokens");
+    let output = report.first_count(&["completion_tokens", "output_tokens"]);
+    let prompt = report
+        .first_count(&["prompt_tokens", "input_tokens"])
         .or_else(|| Some(total?.saturating_sub(output.unwrap_or(0))))
         .or(output.map(|_| 0))?;
     let output = output.unwrap_or(0);
 
-    let cached = nested_count(report, INPUT, "cached_tokens")
-        .or_else(|| first_count(report, &["prompt_cache_hit_tokens", "cached_tokens"]))
+    let cached = report
+        .nested_count(INPUT, "cached_tokens")
+        .or_else(|| report.first_count(&["prompt_cache_hit_tokens", "cached_tokens"]))
         .unwrap_or(0);
-    let written = nested_count(report, INPUT, "cache_write_tokens")
-        .or_else(|| count(report, "cache_creation_input_tokens"))
+    let written = report
+        .nested_count(INPUT, "cache_write_tokens")
+        .or_else(|| report.count("cache_creation_input_tokens"))
         .unwrap_or(0);
-    let spoken = nested_count(report, INPUT, "audio_tokens").unwrap_or(0);
-    let reasoning = nested_count(report, OUTPUT, "reasoning_tokens")
-        .or_else(|| count(report, "reasoning_tokens"))
+    let spoken = report.nested_count(INPUT, "audio_tokens").unwrap_or(0);
+    let reasoning = report
+        .nested_count(OUTPUT, "reasoning_tokens")
+        .or_else(|| report.count("reasoning_tokens"))
         .unwrap_or(0);
-    let speech = nested_count(report, OUTPUT, "audio_tokens").unwrap_or(0);
+    let speech = report.nested_count(OUTPUT, "audio_tokens").unwrap_or(0);
 
     // xAI counts reasoning in addition to the output, which only its total shows. Perplexity's deep research reports
     // more reasoning than output.
@@ -108,7 +112,7 @@ pub(super) fn usage(report: &Map<String, Value>) -> Option<Usage> {
     let cache_write = take_part(&mut rest, written);
     let audio_input = take_part(&mut rest, spoken);
     // Perplexity bills citations as input and includes them in no total.
-    let input = rest.saturating_add(count(report, "citation_tokens").unwrap_or(0));
+    let input = rest.saturating_add(report.count("citation_tokens").unwrap_or(0));
 
     let mut rest = output;
     let reasoning = if reasoning_is_extra {

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, value::RawValue};
 
-use super::{ProviderFormat, Usage, anthropic, read_usage};
+use super::{ProviderFormat, Usage, UsageReport, anthropic, body::parse_text, read_usage};
 use crate::json::{MemberValue, char_count, for_each_member};
 
 /// How many events are parsed for the model's name and the response id, which occur early or never.
@@ -39,8 +39,12 @@ impl Reading {
             };
             return Some(Usage { raw: Some(raw), ..usage });
         }
-        let latest = serde_json::from_slice::<Envelope<'_>>(&self.last_usage_event).ok();
-        latest.and_then(|event| read_usage(format, event.usage()?)).or_else(|| self.usage.clone())
+        let latest = || {
+            // A plain body has no events, and an error of the parser is slow to make.
+            let event = Some(&*self.last_usage_event).filter(|event| !event.is_empty())?;
+            read_usage(format, serde_json::from_slice::<Envelope<'_>>(event).ok()?.usage()?)
+        };
+        latest().or_else(|| self.usage.clone())
     }
 
     /// Records an error value: a text, or an object with a message and possibly a type.
@@ -117,9 +121,7 @@ impl<'a> Envelope<'a> {
     }
 
     fn read_own_identity(&self, reading: &mut Reading) {
-        let text = |raw: Option<&RawValue>| {
-            serde_json::from_str::<String>(raw?.get()).ok().filter(|text| !text.is_empty())
-        };
+        let text = |raw: Option<&RawValue>| parse_text(raw?.get());
         if reading.model.is_none() {
             reading.model = text(self.model.or(self.model_version));
         }
@@ -172,7 +174,7 @@ pub(super) fn read_event(reading: &mut Reading, format: ProviderFormat, name: Op
         envelope.read_identity(reading);
     }
     if merges && let Some(raw) = envelope.usage() {
-        if let Ok(report) = serde_json::from_str(raw) {
+        if let Some(report) = UsageReport::parse(raw) {
             reading.messages.merge(anthropic::Report::read(&report));
         }
         // Reports are cumulative, so the first and the last are enough.

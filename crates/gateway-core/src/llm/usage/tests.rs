@@ -3,6 +3,7 @@
 mod bodies;
 mod native;
 mod openai;
+mod reports;
 mod vectors;
 
 use proptest::prelude::*;

@@ -88,7 +88,7 @@ impl StreamDecoder for Decoder {
             "content_block_stop" => self.end_block(event.index, out),
             "message_delta" => {
                 if let Some(usage) = &event.usage {
-                    self.report.merge(MessagesReport::read(usage));
+                    self.report.merge(MessagesReport::from_map(usage));
                     out.extend(self.report.usage().map(StreamEvent::Usage));
                 }
                 if let Some(delta) = event.delta
@@ -118,7 +118,7 @@ impl Decoder {
     fn start_message(&mut self, message: Option<Message>, out: &mut Vec<StreamEvent>) {
         let Some(message) = message else { return };
         if let Some(usage) = &message.usage {
-            self.report.merge(MessagesReport::read(usage));
+            self.report.merge(MessagesReport::from_map(usage));
         }
         out.push(StreamEvent::Start(StreamStart {
             id: message.id.unwrap_or_default(),
