@@ -7,8 +7,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FIXED_PATHS := $(CURDIR)=gateway $(abspath $(TARGET_DIR))=target $(abspath $(or $(CARGO_HOME),$(HOME)/.cargo))=cargo
 GIVEN_RUSTFLAGS := $(RUSTFLAGS)
 GIVEN_CFLAGS := $(CFLAGS)
-build-dist dist bench soak siege: export RUSTFLAGS = $(strip $(GIVEN_RUSTFLAGS) $(addprefix --remap-path-prefix=,$(FIXED_PATHS)))
-build-dist dist bench soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
+build-dist dist bench instructions soak siege: export RUSTFLAGS = $(strip $(GIVEN_RUSTFLAGS) $(addprefix --remap-path-prefix=,$(FIXED_PATHS)))
+build-dist dist bench instructions soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
 
 .DEFAULT_GOAL := help
 .PHONY: help run build build-dist console docs test fuzz torture lint audit dist bench instructions soak siege mutants clean-services

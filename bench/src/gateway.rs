@@ -142,7 +142,8 @@ fn read_address(log: &Receiver<String>, process: &mut Process, stop: &StopFlag) 
             }
         }
     }
-    Err(BenchError::new(format!("the gateway logged no url within 60 s; its log:\n{}", said.join("\n"))))
+    let (seconds, said) = (START_LIMIT.as_secs(), said.join("\n"));
+    Err(BenchError::new(format!("the gateway logged no url within {seconds} s; its log:\n{said}")))
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {

@@ -126,7 +126,7 @@ impl Traced<'_> {
     fn measure(&self, kind: &Kind, number: usize) -> BenchResult<Cost> {
         self.send(&kind.request, WARMUP)?;
         self.wait_until_idle()?;
-        // Zeroed twice: what was counted before is not, and neither is the start of counting.
+        // The start of counting is not counted.
         self.control(&["-i", "on"])?;
         self.control(&["-z"])?;
         self.send(&kind.request, self.options.requests)?;
