@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use gateway_core::ids::OrgId;
 use gateway_core::logs::{LOG_ID_LOW_BITS, LogRow, LogSource};
 use gateway_core::otlp::next_log_id;
 use sqlx::AssertSqlSafe;
@@ -29,20 +30,23 @@ pub(super) async fn assign_ids<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Co
         return Ok(Cow::Borrowed(rows));
     }
     let mut assigned = rows.to_vec();
-    // The request id that owns each id, stored or assigned in this batch.
-    let mut owners: HashMap<i64, String> = HashMap::new();
+    // The organization and the request id that own each id, stored or assigned in this batch. Two organizations may
+    // send the same span, and each has a row of it.
+    let mut owners: HashMap<i64, (OrgId, String)> = HashMap::new();
     let mut unassigned: Vec<usize> =
         (0..assigned.len()).filter(|at| assigned[*at].source == LogSource::Otel).collect();
     for _ in 0..MAX_STEPS {
         let candidates = unassigned.iter().map(|at| assigned[*at].id).filter(|id| !owners.contains_key(id));
-        let sql = format!("SELECT id, request_id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
+        let sql =
+            format!("SELECT id, org_id, request_id FROM log_rows WHERE {}", in_ids(tx.dialect(), "id", 1));
         for row in tx.all(AssertSqlSafe(sql), args![id_list(candidates)]).await? {
-            owners.insert(row.get("id")?, row.get("request_id")?);
+            owners.insert(row.get("id")?, (row.get("org_id")?, row.get("request_id")?));
         }
         unassigned.retain(|at| {
             let row = &mut assigned[*at];
-            let owner = owners.entry(row.id).or_insert_with(|| row.request_id.clone());
-            let taken = *owner != row.request_id;
+            let (org_id, request_id) =
+                owners.entry(row.id).or_insert_with(|| (row.org_id, row.request_id.clone()));
+            let taken = *org_id != row.org_id || *request_id != row.request_id;
             if taken {
                 row.id = next_log_id(row.id);
             }

@@ -130,16 +130,21 @@ on_both!(a_span_that_is_sent_twice_is_one_row, |app| async move {
     assert_eq!(usage["requests"], 2);
 });
 
-on_both!(spans_of_one_moment_are_all_kept, |app| async move {
-    let ada = app.signup("acme").await;
-    let first = span(&app, 1);
+/// Spans that start in the same millisecond.
+fn spans_of_one_moment(app: &TestApp, count: u64) -> Vec<Value> {
+    let first = span(app, 1);
     let same_moment = |number: u64| {
         let mut span = first.clone();
         span["spanId"] = json!(format!("{number:016x}"));
         span
     };
+    (1..=count).map(same_moment).collect()
+}
+
+on_both!(spans_of_one_moment_are_all_kept, |app| async move {
+    let ada = app.signup("acme").await;
     // More rows than there are log ids in a millisecond.
-    let spans: Vec<Value> = (1..=180).map(same_moment).collect();
+    let spans = spans_of_one_moment(&app, 180);
     send_json(&app, &ada, &batch(&spans[..90])).await.expect(200);
     send_json(&app, &ada, &batch(&spans[90..])).await.expect(200);
     assert_eq!(rows(&app, &ada, 180).await.len(), 180);
@@ -148,6 +153,53 @@ on_both!(spans_of_one_moment_are_all_kept, |app| async move {
     let usage = app.get("/api/v1/usage/summary").key(&ada.api_key).send().await.expect(200);
     assert_eq!(usage["requests"], 180);
 });
+
+on_both!(each_organization_has_its_own_row_of_the_same_span, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("other").await);
+    // With 128 log ids in a millisecond, many spans of the two organizations derive the same id.
+    let spans = batch(&spans_of_one_moment(&app, 100));
+    for _ in 0..2 {
+        for account in [&ada, &eve] {
+            send_json(&app, account, &spans).await.expect(200);
+        }
+    }
+    for account in [&ada, &eve] {
+        assert_eq!(rows(&app, account, 100).await.len(), 100);
+        let usage = app.get("/api/v1/usage/summary").key(&account.api_key).send().await.expect(200);
+        assert_eq!(usage["requests"], 100);
+    }
+});
+
+on_both!(
+    spans_older_than_the_retention_are_refused,
+    [("GATEWAY_LOG_RETENTION_DAYS", "30")],
+    |app| async move {
+        let (ada, eve) = (app.signup("acme").await, app.signup("other").await);
+        let org = format!("/api/v1/orgs/{}", ada.org_id);
+        app.put(&org, json!({"settings": {"log_retention_days": 2}}))
+            .bearer(&ada.token)
+            .send()
+            .await
+            .expect(200);
+        let started_hours_ago = |number: u64, hours: i64| {
+            let mut span = span(&app, number);
+            let start = (app.app.services.clock.now().0 - hours * 3_600_000) * 1_000_000;
+            span["startTimeUnixNano"] = json!(start.to_string());
+            span["endTimeUnixNano"] = json!((start + 1_000_000_000).to_string());
+            span
+        };
+        let spans =
+            batch(&[started_hours_ago(1, 47), started_hours_ago(2, 49), started_hours_ago(3, 24 * 31)]);
+        let answer = send_json(&app, &ada, &spans).await.expect(200);
+        assert_eq!(answer["partialSuccess"]["rejectedSpans"], "2");
+        assert_eq!(answer["partialSuccess"]["errorMessage"], "a span started before the retention period");
+        assert_eq!(rows(&app, &ada, 1).await.len(), 1);
+        // The retention is that of the organization that sends.
+        let answer = send_json(&app, &eve, &spans).await.expect(200);
+        assert_eq!(answer["partialSuccess"]["rejectedSpans"], "1");
+        assert_eq!(rows(&app, &eve, 2).await.len(), 2);
+    }
+);
 
 on_both!(invalid_spans_are_reported_and_valid_ones_stored, |app| async move {
     let ada = app.signup("acme").await;
