@@ -7,7 +7,7 @@ use crate::row::args;
 use crate::{Db, StoreError};
 
 /// The key of the advisory lock for creating partitions.
-const LOCK: i64 = 0x6761_7465_7761_7903;
+const LOCK: i64 = 0x6761_7465_7761_790e;
 
 /// A month, as the timestamps of its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -63,6 +63,7 @@ macro_rules! kill_points {
 kill_points! {
     RowSpooled = "row_spooled",
     BatchAnnounced = "batch_announced",
+    RowsInserted = "rows_inserted",
     BatchWritten = "batch_written",
     BatchCommitted = "batch_committed",
     BatchObserved = "batch_observed",

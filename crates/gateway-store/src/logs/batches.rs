@@ -1,5 +1,5 @@
 //! The rows of the latest batches in the order in which they were stored. A row's id is its start, so a live tail cannot
-//! find the rows of other nodes by their ids. Writers run one at a time, so batches become visible in their order.
+//! find the rows of other nodes by their ids. Writers count their batches and commit one at a time, so batches become visible in their order.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ const PRUNE_INTERVAL: i64 = 64;
 static INSERT: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::new("INSERT INTO log_batches (seq, org_id, ids)", "(?,?,?)", ""));
 
-/// Records a batch. The caller holds the writers' lock.
+/// Records a batch. The caller holds the lock of usage.
 pub(super) async fn add(tx: &mut Tx, rows: &[&LogRow]) -> Result<(), StoreError> {
     let counted = tx.opt("UPDATE log_batch_counter SET seq = seq + 1 RETURNING seq", Vec::new()).await?;
     let seq: i64 = counted.map_or(Ok(0), |row| row.get("seq"))?;

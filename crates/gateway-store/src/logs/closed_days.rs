@@ -9,7 +9,7 @@ use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
 use super::rollup::Cube;
-use super::write::lock_writers;
+use super::write::lock_usage;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
@@ -40,7 +40,7 @@ pub async fn close_days(logs: &Db, now: Timestamp) -> Result<u64, StoreError> {
         }
         let ids = dims.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?;
         let mut tx = logs.begin().await?;
-        lock_writers(&mut tx).await?;
+        lock_usage(&mut tx).await?;
         extend(&mut tx, &ids, until).await?;
         tx.commit().await?;
         closed += ids.len() as u64;
@@ -73,7 +73,7 @@ async fn extend(tx: &mut Tx, ids: &[i64], until: i64) -> Result<(), StoreError> 
     UPSERT.run(tx, sums.into_iter()).await
 }
 
-/// Adds new rows of closed days to the sum. The caller holds the writers' lock.
+/// Adds new rows of closed days to the sum. The caller holds the lock of usage.
 pub(super) async fn add_late(tx: &mut Tx, new: &[(i64, i64, Totals)]) -> Result<(), StoreError> {
     let sql =
         format!("SELECT dim_id, until, totals FROM usage_closed WHERE {}", in_ids(tx.dialect(), "dim_id", 1));

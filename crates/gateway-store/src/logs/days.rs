@@ -37,6 +37,14 @@ pub struct LineLimits {
     pub spenders: i64,
 }
 
+impl BatchLimits {
+    /// Whether an organization of these rows has a quota.
+    pub(super) fn apply_to(&self, rows: &[LogRow]) -> bool {
+        let is_limited = |quota: &DayQuota| *quota != DayQuota::default();
+        rows.iter().any(|row| self.quotas.get(&row.org_id).is_some_and(is_limited))
+    }
+}
+
 impl Default for BatchLimits {
     fn default() -> Self {
         Self {
@@ -74,6 +82,7 @@ pub(super) struct DayCounts {
 }
 
 /// The counts of all organizations and days of a batch.
+#[derive(Default)]
 pub(super) struct BatchDays(BTreeMap<(OrgId, i64), DayCounts>);
 
 pub(super) fn day_of(row: &LogRow) -> i64 {
@@ -81,8 +90,11 @@ pub(super) fn day_of(row: &LogRow) -> i64 {
 }
 
 impl BatchDays {
-    /// Reads the counts. The caller holds the writers' lock.
-    pub(super) async fn read(tx: &mut Tx, rows: &[&LogRow]) -> Result<Self, StoreError> {
+    /// Reads the counts. They change until the caller holds the lock of usage.
+    pub(super) async fn read<'a>(
+        tx: &mut Tx,
+        rows: impl Iterator<Item = &'a LogRow>,
+    ) -> Result<Self, StoreError> {
         let mut days: BTreeMap<(OrgId, i64), DayCounts> = BTreeMap::new();
         let mut orgs_by_day: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
         for row in rows {

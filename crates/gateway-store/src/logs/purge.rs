@@ -19,8 +19,8 @@ const DIMS: i64 = 100;
 /// Marks the organization as deleted. Batches that are written from now on drop its rows.
 pub async fn mark_deleted(logs: &Db, org: OrgId) -> Result<(), StoreError> {
     let mut tx = logs.begin().await?;
-    // A batch that did not see the mark is committed first.
-    write::lock_writers(&mut tx).await?;
+    // A batch that did not see the mark is committed first. Every batch looks for it under this lock.
+    write::lock_usage(&mut tx).await?;
     tx.exec("INSERT INTO log_deleted_orgs (id) VALUES ($1) ON CONFLICT DO NOTHING", args![org]).await?;
     tx.commit().await
 }

@@ -171,7 +171,7 @@ impl<'a> RollupKey<'a> {
     }
 }
 
-/// Adds new rows to all roll-ups, and their new lines to the counts of their days. The caller holds the writers' lock.
+/// Adds new rows to all roll-ups, and their new lines to the counts of their days. The caller holds the lock of usage.
 pub(super) async fn add(
     tx: &mut Tx,
     rows: &[&LogRow],

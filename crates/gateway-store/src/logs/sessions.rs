@@ -15,7 +15,7 @@ use super::bulk::{Bulk, id_list, in_ids};
 use super::columns::clean;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
-use crate::row::{Arg, args, json as json_arg};
+use crate::row::{Arg, List, args, json as json_arg};
 use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
@@ -123,6 +123,44 @@ pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, S
     let touched: Vec<&Session> = touched.map(|(session, _)| session).collect();
     UPSERT.run(tx, touched.into_iter().map(Session::values)).await?;
     Ok(ids)
+}
+
+/// The session that each row would join now. Another writer may change that until the caller holds the lock of usage.
+/// The rows are ordered by id.
+pub(super) async fn guess(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, StoreError> {
+    let mut cache = SessionCache::default();
+    cache.fetch_automatic(tx, rows).await?;
+    let mut ids = Vec::with_capacity(rows.len());
+    for row in rows {
+        if let Some(id) = &row.session_id {
+            ids.push(clean(id));
+        } else {
+            let at = cache.automatic(row);
+            cache.sessions[at].add(row);
+            ids.push(cache.sessions[at].id.clone());
+        }
+    }
+    Ok(ids)
+}
+
+/// Changes the session of rows that were stored with a wrong guess. PostgreSQL only.
+pub(super) async fn correct(
+    tx: &mut Tx,
+    rows: &[&LogRow],
+    (guessed, joined): (&[String], &[String]),
+) -> Result<(), StoreError> {
+    let wrong =
+        rows.iter().zip(guessed.iter().zip(joined)).filter(|(_, (guessed, joined))| guessed != joined);
+    let (ids, sessions): (Vec<_>, Vec<_>) =
+        wrong.map(|(row, (_, joined))| (Some(row.id), Some(joined.clone()))).unzip();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    // The second condition selects the partitions.
+    let sql = "UPDATE log_rows r SET session_id = given.session \
+               FROM UNNEST(CAST($1 AS BIGINT[]), CAST($2 AS TEXT[])) AS given(id, session) \
+               WHERE r.id = given.id AND r.id = ANY(CAST($1 AS BIGINT[]))";
+    tx.exec_lists(sql, vec![List::Int(ids), List::Text(sessions)]).await
 }
 
 /// The sessions that a batch may change.

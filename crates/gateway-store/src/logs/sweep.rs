@@ -15,7 +15,7 @@ use sqlx::AssertSqlSafe;
 use super::bulk::{id_list, in_ids};
 use super::partitions::{self, Day};
 use super::rollup::{Cube, Grain};
-use super::write::lock_writers;
+use super::write::lock_usage;
 use super::{bodies, days, user_spend, words};
 use crate::db::Dialect;
 use crate::row::args;
@@ -170,7 +170,7 @@ async fn delete_user_usage(logs: &Db, org: OrgId, before: Timestamp) -> Result<u
     let list = id_list(dims.iter().map(|row| row.get("id")).collect::<Result<Vec<i64>, _>>()?);
     let mut tx = logs.begin().await?;
     // A writer must not add usage to a dimension that is being deleted.
-    lock_writers(&mut tx).await?;
+    lock_usage(&mut tx).await?;
     let mut removed = 0;
     for table in [Grain::UserHours.table(), Grain::Days.table()] {
         let sql = format!("DELETE FROM {table} WHERE {} AND at < $2", in_ids(tx.dialect(), "dim_id", 1));

@@ -54,7 +54,7 @@ fn id_of_others(org: OrgId) -> i64 {
     digest(&[Some(&org.to_string()), None])
 }
 
-/// Adds new rows. The caller holds the writers' lock.
+/// Adds new rows. The caller holds the lock of usage.
 pub(super) async fn add(
     tx: &mut Tx,
     rows: &[&LogRow],

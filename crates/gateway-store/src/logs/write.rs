@@ -1,27 +1,21 @@
 //! Writes a batch of log rows: rows, bodies, full-text index, sessions and roll-ups in one transaction. Writing is
-//! idempotent by id: rows that are already stored are skipped everywhere.
+//! idempotent by id: rows that are already stored are skipped everywhere. On PostgreSQL, nodes write at the same time
+//! (`concurrent`).
 
-use std::borrow::Cow;
-use std::collections::HashSet;
+mod batch;
+mod concurrent;
+mod locks;
 
-use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource};
-use gateway_core::word_runs::Run;
-use sqlx::AssertSqlSafe;
 
-use super::bulk::{id_list, in_ids};
-use super::columns::{ROWS, values_of};
-use super::days::{Admission, BatchDays, BatchLimits, COUNTED, StoredDay};
-use super::texts::{BatchTexts, Texts, has_bodies};
-use super::{batches, bodies, otel_ids, partitions, purge, rollup, sessions, user_spend, words};
-use crate::db::Dialect;
+use self::batch::{Batch, new_rows};
+use super::days::{BatchDays, BatchLimits, StoredDay};
+use super::texts::BatchTexts;
+use super::{otel_ids, partitions, sessions};
 use crate::faults::{KillPoint, kill_point};
-use crate::row::args;
-use crate::{Db, StoreError, Tx, exports};
+use crate::{Db, StoreError, Tx};
 
-/// The key of the advisory lock for writers on PostgreSQL. Batches of different nodes update the same roll-ups, so they
-/// run one at a time; that excludes deadlocks and rows that are counted twice.
-const LOCK: i64 = 0x6761_7465_7761_7903;
+pub(super) use self::locks::lock_usage;
 
 /// The bytes of bodies that were stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,15 +57,27 @@ pub async fn write_batch_within(
 pub async fn write_prepared(
     logs: &Db,
     rows: &[LogRow],
-    texts: BatchTexts,
+    mut texts: BatchTexts,
     limits: &BatchLimits,
 ) -> Result<Written, StoreError> {
     if rows.is_empty() {
         return Ok(Written::default());
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
+    if concurrent::is_possible(logs, rows) {
+        if let Some(written) = concurrent::write(logs, rows, texts, limits).await? {
+            return Ok(written);
+        }
+        // Other writers interfere rarely, so the texts are made again rather than kept twice for each batch.
+        texts = BatchTexts::of(rows);
+    }
     let mut tx = logs.begin().await?;
     let written = insert(&mut tx, rows, texts, limits).await?;
+    commit(tx, written).await
+}
+
+/// Commits a batch unless all of its rows were stored before.
+async fn commit(tx: Tx, written: Written) -> Result<Written, StoreError> {
     if !written.new.is_empty() {
         kill_point(KillPoint::BatchWritten);
         tx.commit().await?;
@@ -90,113 +96,26 @@ pub async fn check_writable(logs: &Db, like: &LogRow) -> Result<(), StoreError> 
     insert(&mut tx, &probe, BatchTexts::of(&probe), &limits).await.map(|_| ())
 }
 
+/// Stores a batch while no other writer stores anything.
 async fn insert(
     tx: &mut Tx,
     rows: &[LogRow],
     mut texts: BatchTexts,
     limits: &BatchLimits,
 ) -> Result<Written, StoreError> {
-    lock_writers(tx).await?;
+    locks::lock_all(tx).await?;
     let rows = otel_ids::assign_ids(tx, rows).await?;
     let new = new_rows(tx, &rows).await?;
     if new.is_empty() {
         return Ok(Written::default());
     }
-    let all: Vec<&LogRow> = new.iter().map(|(_, row)| *row).collect();
-    let mut days = BatchDays::read(tx, &all).await?;
-    let mut admitted = Admitted::default();
-    for (at, row) in new {
-        let row_texts = texts.rows.get_mut(at).map(std::mem::take).unwrap_or_default();
-        admitted.add(row, row_texts, days.admit(row, &limits.quotas));
-    }
-    COUNTED.run(tx, admitted.counted.iter().map(|id| args![*id])).await?;
-    let bodies = store(tx, &admitted, texts).await?;
-    rollup::add(tx, &all, &mut days, limits.lines).await?;
-    user_spend::add(tx, &all, &mut days, limits.lines.spenders).await?;
-    days.write(tx).await?;
-    Ok(Written {
-        new: all.iter().map(|row| row.id).collect(),
-        counted: admitted.counted,
-        without_bodies: admitted.without_bodies,
-        bodies,
-        days: days.stored(),
-    })
-}
-
-/// The new rows of a batch, as they are stored.
-#[derive(Default)]
-struct Admitted<'a> {
-    rows: Vec<(Cow<'a, LogRow>, Texts)>,
-    counted: Vec<i64>,
-    without_bodies: u64,
-}
-
-impl<'a> Admitted<'a> {
-    fn add(&mut self, row: &'a LogRow, texts: Texts, admission: Admission) {
-        match admission {
-            Admission::Whole => self.rows.push((Cow::Borrowed(row), texts)),
-            Admission::WithoutBodies => {
-                let off = BodyStorage::Off;
-                let (request, response) = (Vec::new(), Vec::new());
-                let row =
-                    LogRow { request, response, request_stored: off, response_stored: off, ..row.clone() };
-                self.without_bodies += 1;
-                self.rows.push((Cow::Owned(row), Texts::default()));
-            }
-            Admission::Counted => self.counted.push(row.id),
-        }
-    }
-}
-
-/// Stores everything of the rows but their usage.
-async fn store(tx: &mut Tx, admitted: &Admitted<'_>, made: BatchTexts) -> Result<BodyBytes, StoreError> {
-    if admitted.rows.is_empty() {
-        return Ok(BodyBytes::default());
-    }
-    let new: Vec<&LogRow> = admitted.rows.iter().map(|(row, _)| &**row).collect();
-    let texts: Vec<&Texts> = admitted.rows.iter().map(|(_, texts)| texts).collect();
-    let sessions = sessions::join(tx, &new).await?;
-    // Blocks and run were made before the transaction, of all rows. Mostly all are new, with their bodies.
-    let mut block_of = bodies::by_row(&made.blocks);
-    let mut blocks = made.blocks;
-    let with_bodies: HashSet<i64> = new.iter().filter(|row| has_bodies(row)).map(|row| row.id).collect();
-    // A row that is in the batch twice is in the blocks twice, too.
-    let in_blocks = blocks.iter().map(|block| block.ids.len()).sum::<usize>();
-    if with_bodies.len() != in_blocks || !with_bodies.iter().all(|id| block_of.contains_key(id)) {
-        blocks = bodies::blocks(new.iter().copied());
-        block_of = bodies::by_row(&blocks);
-    }
-    let values = new.iter().zip(&sessions).zip(&texts);
-    let values = values.map(|((row, session), texts)| {
-        values_of(row, session, texts.preview.clone(), block_of.get(&row.id).copied())
-    });
-    ROWS.run(tx, values).await?;
-    let stored = BodyBytes {
-        whole: new.iter().map(|row| (row.request.len() + row.response.len()) as u64).sum(),
-        compressed: blocks.iter().map(|block| block.bytes.len() as u64).sum(),
-    };
-    bodies::add(tx, blocks).await?;
-    let indexed: Vec<(i64, OrgId, &[u64])> = new
-        .iter()
-        .zip(&texts)
-        .filter(|(row, _)| has_bodies(row))
-        .map(|(row, texts)| (row.id, row.org_id, texts.terms.as_slice()))
-        .collect();
-    let is_same = |run: &Run| run.ids.iter().eq(indexed.iter().map(|(id, ..)| id));
-    if let Some(run) = made.run.filter(is_same).or_else(|| Run::of(indexed.iter().copied())) {
-        words::add(tx, run).await?;
-    }
-    batches::add(tx, &new).await?;
-    exports::enqueue(tx, &new).await?;
-    Ok(stored)
-}
-
-/// Waits for other writers of usage and rows, and excludes them until the transaction ends.
-pub(super) async fn lock_writers(tx: &mut Tx) -> Result<(), StoreError> {
-    if tx.dialect() == Dialect::Postgres {
-        tx.exec("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
-    }
-    Ok(())
+    let mut days = BatchDays::read(tx, new.iter().map(|(_, row)| *row)).await?;
+    let batch = Batch::admit(new, &mut texts, &mut days, limits);
+    let sessions = sessions::join(tx, &batch.stored()).await?;
+    let bodies = batch.store(tx, &sessions, texts).await?;
+    kill_point(KillPoint::RowsInserted);
+    batch.count(tx, &mut days, limits.lines).await?;
+    Ok(batch.written(bodies, &days))
 }
 
 /// A row without anything that a store could reject.
@@ -246,19 +165,4 @@ fn probe_like(row: &LogRow) -> LogRow {
         response: b"{}".to_vec(),
         response_is_stream: false,
     }
-}
-
-/// The rows that are not stored yet with their positions, without duplicates and rows of deleted organizations, ordered
-/// by id.
-async fn new_rows<'a>(tx: &mut Tx, rows: &'a [LogRow]) -> Result<Vec<(usize, &'a LogRow)>, StoreError> {
-    let these = in_ids(tx.dialect(), "id", 1);
-    let sql =
-        format!("SELECT id FROM log_rows WHERE {these} UNION ALL SELECT id FROM log_counted WHERE {these}");
-    let found = tx.all(AssertSqlSafe(sql), args![id_list(rows.iter().map(|row| row.id))]).await?;
-    let mut known = found.iter().map(|row| row.get("id")).collect::<Result<HashSet<i64>, _>>()?;
-    let deleted = purge::deleted_orgs(tx, rows).await?;
-    let is_new = |(_, row): &(usize, &LogRow)| !deleted.contains(&row.org_id) && known.insert(row.id);
-    let mut new: Vec<(usize, &LogRow)> = rows.iter().enumerate().filter(is_new).collect();
-    new.sort_unstable_by_key(|(_, row)| row.id);
-    Ok(new)
 }

@@ -89,6 +89,7 @@ mod log_query_property;
 mod log_reads;
 mod log_search;
 mod log_stream;
+mod log_writers;
 mod logs;
 mod mcp;
 mod mcp_calls;

@@ -18,8 +18,13 @@ const SHARED: [KillPoint; 3] = [KillPoint::LeasePlanned, KillPoint::LeaseCommitt
 /// A point of `gateway admin rotate-master-key`, which `rotate_master_key.rs` tests.
 const COMMAND: KillPoint = KillPoint::SecretReplaced;
 /// Points on the way of a row, where the databases differ most.
-const WRITER: [KillPoint; 4] =
-    [KillPoint::BatchAnnounced, KillPoint::BatchWritten, KillPoint::BatchCommitted, KillPoint::BatchObserved];
+const WRITER: [KillPoint; 5] = [
+    KillPoint::BatchAnnounced,
+    KillPoint::RowsInserted,
+    KillPoint::BatchWritten,
+    KillPoint::BatchCommitted,
+    KillPoint::BatchObserved,
+];
 
 struct Home {
     data: TempDir,
