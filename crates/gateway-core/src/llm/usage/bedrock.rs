@@ -1,6 +1,13 @@
 //! Bedrock's usage. Converse counts like Anthropic: `inputTokens` is only the uncached part. The invoke calls respond
 //! in the format of the model's vendor, and their streams end with Bedrock's own metrics.
 
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
+
 use super::{
     Usage, UsageReport,
     body::{Field, ObjectFields},
@@ -53,8 +60,37 @@ pub(super) fn top_level_counts(fields: &ObjectFields) -> Option<Usage> {
 }
 
 fn titan_output(fields: &ObjectFields) -> Option<u64> {
-    let results: Vec<UsageReport<'_>> = serde_json::from_slice(fields.get(Field::Results)?).ok()?;
-    results.iter().filter_map(|result| result.count("tokenCount")).reduce(u64::saturating_add)
+    serde_json::from_slice::<TitanOutput>(fields.get(Field::Results)?).ok()?.0
+}
+
+/// The sum of the tokens of all results. They are added while they are read: a list of them would take many times the
+/// memory of their text.
+struct TitanOutput(Option<u64>);
+
+impl<'de> Deserialize<'de> for TitanOutput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(TitanOutputVisitor)
+    }
+}
+
+struct TitanOutputVisitor;
+
+impl<'de> Visitor<'de> for TitanOutputVisitor {
+    type Value = TitanOutput;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of results")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut results: A) -> Result<Self::Value, A::Error> {
+        let mut sum = None;
+        while let Some(result) = results.next_element::<UsageReport<'_>>()? {
+            if let Some(count) = result.count("tokenCount") {
+                sum = Some(sum.unwrap_or(0_u64).saturating_add(count));
+            }
+        }
+        Ok(TitanOutput(sum))
+    }
 }
 
 fn cache_write_1h(report: &UsageReport<'_>) -> u64 {

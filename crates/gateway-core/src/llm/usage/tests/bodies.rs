@@ -56,6 +56,20 @@ fn plain_bodies_are_read_in_every_format() {
 }
 
 #[test]
+fn the_tokens_of_all_results_of_titan_are_added() {
+    for (results, output) in [
+        (r#"[{"tokenCount":3},{"outputText":"x"},{"tokenCount":4}]"#, 7),
+        (r#"[{"tokenCount":3},{"tokenCount":null},{"tokenCount":18446744073709551615}]"#, u64::MAX),
+        ("[]", 0),
+        (r#"[{"tokenCount":3},5]"#, 0),
+        (r#"{"tokenCount":3}"#, 0),
+    ] {
+        let body = format!(r#"{{"inputTextTokenCount":9,"results":{results}}}"#);
+        assert_eq!(classes(&json(ProviderFormat::Bedrock, &body)), Usage::from_totals(9, output), "{body}");
+    }
+}
+
+#[test]
 fn embeddings_of_many_megabytes_are_read_in_little_memory() {
     let mut meter = Meter::new(ProviderFormat::OpenAi, BodyFraming::Json);
     meter.feed(br#"{"object":"list","data":["#);
