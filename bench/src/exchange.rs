@@ -1,5 +1,6 @@
 //! HTTP/1.1 exchanges over one kept connection, for clients that read whole responses.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,7 +43,8 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, request: &[u8]) -> BenchResult<Reply> {
-        let mut stream = match self.kept.take() {
+        // Servers close idle connections, and HTTP clients look before they use one again.
+        let mut stream = match self.kept.take().filter(is_open) {
             Some(stream) => stream,
             None => self.connect().await?,
         };
@@ -53,6 +55,11 @@ impl Client {
         }
         Ok(reply)
     }
+}
+
+/// Whether the server has neither closed the connection nor sent anything since the last response.
+fn is_open(stream: &TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
 /// Returns the reply and whether the server closes the connection.
