@@ -1,5 +1,6 @@
 //! The rows of the latest batches in the order in which they were stored. A row's id is its start, so a live tail cannot
-//! find the rows of other nodes by their ids. Writers count their batches and commit one at a time, so batches become visible in their order.
+//! find the rows of other nodes by their ids. Writers count their batches and commit one at a time, so batches become
+//! visible in their order.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
