@@ -1,7 +1,8 @@
 """Clients that know only a base URL and a key, below /sdk: the key stands where each of them puts it, and no header of
 the gateway is set. Programs that are not installed here have requests in the shape that they use, in request_shapes.
-Those of Claude Code (2.1.197) and Codex (0.169.0) are captured, each a question and the turn with the result of a tool;
-their long texts are replaced by short ones, and most of their tools are left out. The others are written by hand."""
+claude-code.json and codex.json are captured from Claude Code 2.1.197 and Codex 0.169.0, each a question and the turn with
+the result of a tool; long texts are replaced by short ones, and most tools are left out. The others are written by
+hand."""
 
 import json
 import shutil

@@ -18,7 +18,7 @@ use crate::row::args;
 use crate::{StoreError, Tx, exports};
 
 /// The rows that are not stored yet with their positions, without duplicates and rows of deleted organizations, ordered
-/// by id. Writers insert in this order: two of them that have the same rows do not wait for each other.
+/// by id. Writers insert in this order, so that two of them with the same rows do not deadlock.
 pub(super) async fn new_rows<'a>(
     tx: &mut Tx,
     rows: &'a [LogRow],

@@ -1,8 +1,8 @@
 //! The locks of writers on PostgreSQL, where several nodes store batches at the same time. Both are held until the
 //! transaction ends. SQLite has one writer and needs none.
 //!
-//! A writer takes the lock of rows first and the lock of usage second. Nothing takes them in another order, so no two
-//! transactions wait for each other.
+//! A writer takes the lock of rows first and the lock of usage second. Nothing takes them in another order, which
+//! excludes deadlocks.
 
 use crate::db::Dialect;
 use crate::row::args;
