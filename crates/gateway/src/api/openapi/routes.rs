@@ -1,8 +1,11 @@
 //! Areas of the API and their routes.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::extract::Request;
 use axum::handler::Handler;
+use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::operation::{Documented, Operation};
@@ -32,12 +35,40 @@ impl Route {
     }
 }
 
+/// The future of every function that is a handler.
+type HandlerFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// A handler whose type is erased. axum wraps a handler in six services, each a type of its own for each handler:
+/// compiling these for some 300 handlers took longer than the handlers themselves.
+#[derive(Clone)]
+struct ErasedHandler(Arc<dyn Fn(Request, Arc<App>) -> HandlerFuture + Send + Sync>);
+
+/// The second parameter of `Handler` distinguishes implementations of it.
+struct ByErasure;
+
+impl Handler<ByErasure, Arc<App>> for ErasedHandler {
+    type Future = HandlerFuture;
+
+    fn call(self, request: Request, app: Arc<App>) -> HandlerFuture {
+        (self.0)(request, app)
+    }
+}
+
+impl ErasedHandler {
+    fn new<H, T>(handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>, Future = HandlerFuture>,
+    {
+        Self(Arc::new(move |request, app| handler.clone().call(request, app)))
+    }
+}
+
 macro_rules! methods {
     ($($name:ident = $filter:ident),+ $(,)?) => {$(
         #[must_use]
         pub fn $name<H, T>(self, path: &'static str, handler: H, summary: &'static str) -> Self
         where
-            H: Handler<T, Arc<App>> + Documented<T>,
+            H: Handler<T, Arc<App>, Future = HandlerFuture> + Documented<T>,
             T: 'static,
         {
             self.add((stringify!($name), MethodFilter::$filter), path, handler, summary)
@@ -67,7 +98,7 @@ impl Area {
         summary: &'static str,
     ) -> Self
     where
-        H: Handler<T, Arc<App>> + Documented<T>,
+        H: Handler<T, Arc<App>, Future = HandlerFuture> + Documented<T>,
         T: 'static,
     {
         let function = std::any::type_name::<H>().rsplit("::").next().unwrap_or_default();
@@ -77,7 +108,7 @@ impl Area {
             summary,
             operation_id: format!("{}_{function}", self.tag.replace('-', "_")),
             root: false,
-            handler: on(filter, handler),
+            handler: on(filter, ErasedHandler::new(handler)),
             describe: <H as Documented<T>>::describe,
         });
         self
