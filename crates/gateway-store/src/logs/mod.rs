@@ -50,4 +50,6 @@ pub use usage::{
 };
 pub use user_spend::UserDay;
 pub use words::merge_runs;
-pub use write::{BodyBytes, Written, check_writable, write_batch, write_batch_within, write_prepared};
+pub use write::{
+    BodyBytes, Written, check_writable, write_batch, write_batch_within, write_exclusively, write_prepared,
+};

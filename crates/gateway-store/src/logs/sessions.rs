@@ -109,16 +109,7 @@ pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, S
     let mut cache = SessionCache::default();
     cache.fetch_named(tx, rows).await?;
     cache.fetch_automatic(tx, rows).await?;
-    let mut ids = Vec::with_capacity(rows.len());
-    for row in rows {
-        let at = match &row.session_id {
-            Some(id) => cache.named(row, clean(id)),
-            None => cache.automatic(row),
-        };
-        cache.sessions[at].add(row);
-        cache.touched[at] = true;
-        ids.push(cache.sessions[at].id.clone());
-    }
+    let ids = cache.add(rows);
     let touched = cache.sessions.iter().zip(&cache.touched).filter(|(_, touched)| **touched);
     let touched: Vec<&Session> = touched.map(|(session, _)| session).collect();
     UPSERT.run(tx, touched.into_iter().map(Session::values)).await?;
@@ -130,17 +121,8 @@ pub(super) async fn join(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, S
 pub(super) async fn guess(tx: &mut Tx, rows: &[&LogRow]) -> Result<Vec<String>, StoreError> {
     let mut cache = SessionCache::default();
     cache.fetch_automatic(tx, rows).await?;
-    let mut ids = Vec::with_capacity(rows.len());
-    for row in rows {
-        if let Some(id) = &row.session_id {
-            ids.push(clean(id));
-        } else {
-            let at = cache.automatic(row);
-            cache.sessions[at].add(row);
-            ids.push(cache.sessions[at].id.clone());
-        }
-    }
-    Ok(ids)
+    // The id of a named session does not depend on what is stored.
+    Ok(cache.add(rows))
 }
 
 /// Changes the session of rows that were stored with a wrong guess. PostgreSQL only.
@@ -201,6 +183,21 @@ impl SessionCache {
         self.sessions.push(session);
         self.touched.push(false);
         at
+    }
+
+    /// Adds each row to its session. Returns the ids of the sessions.
+    fn add(&mut self, rows: &[&LogRow]) -> Vec<String> {
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            let at = match &row.session_id {
+                Some(id) => self.named(row, clean(id)),
+                None => self.automatic(row),
+            };
+            self.sessions[at].add(row);
+            self.touched[at] = true;
+            ids.push(self.sessions[at].id.clone());
+        }
+        ids
     }
 
     fn named(&mut self, row: &LogRow, id: String) -> usize {

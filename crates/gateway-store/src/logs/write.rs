@@ -49,28 +49,38 @@ pub async fn write_batch_within(
     rows: &[LogRow],
     limits: &BatchLimits,
 ) -> Result<Written, StoreError> {
-    write_prepared(logs, rows, BatchTexts::of(rows), limits).await
+    match write_prepared(logs, rows, BatchTexts::of(rows), limits).await? {
+        Some(written) => Ok(written),
+        None => write_exclusively(logs, rows, BatchTexts::of(rows), limits).await,
+    }
 }
 
 /// The same with texts that were derived before. A body may be expensive to read: neither other writers nor the thread
-/// of the caller must wait for that.
+/// of the caller must wait for that. None if another writer interfered, which is rare: nothing was stored, the texts are
+/// used up, and the caller goes on with `write_exclusively`.
 pub async fn write_prepared(
     logs: &Db,
     rows: &[LogRow],
-    mut texts: BatchTexts,
+    texts: BatchTexts,
     limits: &BatchLimits,
-) -> Result<Written, StoreError> {
+) -> Result<Option<Written>, StoreError> {
     if rows.is_empty() {
-        return Ok(Written::default());
+        return Ok(Some(Written::default()));
     }
     partitions::ensure(logs, rows.iter().flat_map(otel_ids::possible_ids)).await?;
     if concurrent::is_possible(logs, rows) {
-        if let Some(written) = concurrent::write(logs, rows, texts, limits).await? {
-            return Ok(written);
-        }
-        // Other writers interfere rarely, so the texts are made again rather than kept twice for each batch.
-        texts = BatchTexts::of(rows);
+        return concurrent::write(logs, rows, texts, limits).await;
     }
+    write_exclusively(logs, rows, texts, limits).await.map(Some)
+}
+
+/// Stores the rows that are not stored yet while no other writer stores anything. Their partitions exist.
+pub async fn write_exclusively(
+    logs: &Db,
+    rows: &[LogRow],
+    texts: BatchTexts,
+    limits: &BatchLimits,
+) -> Result<Written, StoreError> {
     let mut tx = logs.begin().await?;
     let written = insert(&mut tx, rows, texts, limits).await?;
     commit(tx, written).await

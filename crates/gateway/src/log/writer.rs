@@ -292,7 +292,12 @@ impl LogWriter {
         let limits = self.on_main_runtime(announce).await?;
         kill_point(KillPoint::BatchAnnounced);
         let texts = self.texts_of(&rows, pace).await?;
-        let written = logs::write_prepared(logs, &rows, texts, &limits).await?;
+        let written = if let Some(written) = logs::write_prepared(logs, &rows, texts, &limits).await? {
+            written
+        } else {
+            let texts = self.texts_of(&rows, pace).await?;
+            logs::write_exclusively(logs, &rows, texts, &limits).await?
+        };
         let (observer, quotas) = (Arc::clone(&self.observer), Arc::clone(&self.quotas));
         let observe = async move {
             quotas.record(&written);
