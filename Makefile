@@ -7,11 +7,17 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FIXED_PATHS := $(CURDIR)=gateway $(abspath $(TARGET_DIR))=target $(abspath $(or $(CARGO_HOME),$(HOME)/.cargo))=cargo
 GIVEN_RUSTFLAGS := $(RUSTFLAGS)
 GIVEN_CFLAGS := $(CFLAGS)
-build-dist dist bench instructions soak siege: export RUSTFLAGS = $(strip $(GIVEN_RUSTFLAGS) $(addprefix --remap-path-prefix=,$(FIXED_PATHS)))
-build-dist dist bench instructions soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
+# The profile of `make pgo` is used if there is one. `make dist` makes a new one, unless PGO_PROFILE is given: a file, or nothing.
+PGO_PROFILE = $(TARGET_DIR)/pgo/gateway.profdata
+USED_PGO_PROFILE = $(if $(filter command%,$(origin PGO_PROFILE)),$(PGO_PROFILE),$(shell ls $(PGO_PROFILE) 2>/dev/null))
+FIXED_RUSTFLAGS := $(strip $(GIVEN_RUSTFLAGS) $(addprefix --remap-path-prefix=,$(FIXED_PATHS)))
+pgo: export RUSTFLAGS = $(FIXED_RUSTFLAGS)
+build-dist dist bench instructions soak siege: export RUSTFLAGS = $(strip $(FIXED_RUSTFLAGS) $(addprefix -Cprofile-use=,$(abspath $(USED_PGO_PROFILE))))
+pgo build-dist dist bench instructions soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-dist console docs test fuzz torture lint audit dist bench instructions soak siege mutants clean-services
+.NOTPARALLEL:
+.PHONY: help run build build-dist pgo console docs test fuzz torture lint audit dist bench instructions soak siege mutants clean-services
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +28,8 @@ run: build ## Build the binary and serve on 127.0.0.1:8080, data in ./data
 build: console docs ## Build the binary with the web console in it, fast to compile
 	$(CARGO) build --locked --release -p gateway
 
-build-dist: console docs ## Build the binary that is shipped and measured: profile dist, link-time optimization
+build-dist: console docs ## Build the binary that is shipped and measured: link-time optimization, and the PGO profile if there is one
+	@echo "build-dist: $(if $(USED_PGO_PROFILE),with the PGO profile $(USED_PGO_PROFILE),without a PGO profile: see make pgo)"
 	$(CARGO) build --locked --profile dist -p gateway
 
 console: ## Build the web console; needs Node.js 20, and is left out without it
@@ -50,8 +57,11 @@ lint: ## Check formatting, lints and the walls between the crates
 audit: ## Check dependencies: licences, known vulnerabilities, sources; needs cargo-deny, and says what it cannot check
 	@scripts/audit
 
-dist: build-dist ## Pack the release into dist/: .tar.gz, .deb, wheel, npm package, bill of materials, checksums
-	@GATEWAY_BINARY=$(TARGET_DIR)/dist/gateway scripts/dist
+pgo: console docs ## Make the profile for profile-guided optimization (PGO); needs llvm-profdata, and is left out without it
+	@$(if $(filter command%,$(origin PGO_PROFILE)),true,scripts/pgo $(PGO_PROFILE))
+
+dist: pgo build-dist ## Pack the release into dist/: .tar.gz, .deb, wheel, npm package, bill of materials, checksums
+	@GATEWAY_BINARY=$(TARGET_DIR)/dist/gateway GATEWAY_PGO_PROFILE=$(USED_PGO_PROFILE) scripts/dist
 
 bench: build-dist ## Measure the shipped binary beside nginx
 	$(CARGO) run --profile dist -p gateway-bench -- --gateway $(TARGET_DIR)/dist/gateway

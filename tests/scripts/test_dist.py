@@ -5,6 +5,7 @@ debug binary, and start it.
 """
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import json
@@ -92,6 +93,7 @@ def run(*command, **options):
 
 def test_a_release_has_all_packages_and_their_checksums(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GATEWAY_BINARY", str(stub(tmp_path)))
+    monkeypatch.delenv("GATEWAY_PGO_PROFILE", raising=False)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(TIME))
     monkeypatch.setattr(dist, "DIST", tmp_path / "dist")
     monkeypatch.setattr(dist, "why_not", lambda target: "no compiler")
@@ -104,11 +106,17 @@ def test_a_release_has_all_packages_and_their_checksums(tmp_path, monkeypatch, c
     assert kinds <= set(sums)
     assert not own.endswith("-linux-gnu") or {Path(name).suffix for name in sums} == {".gz", ".json", ".deb", ".whl", ".tgz"}
     said = capsys.readouterr().out
+    assert "built without a PGO profile" in said
     for target in set(dist.PLATFORMS) - {own}:
         assert f"{target} is left out: no compiler" in said
     assert dist.main() == 0
     again = {path.name: path.read_bytes() for path in (tmp_path / "dist").iterdir()}
     assert again == made, "the same binary makes the same bytes"
+    (tmp_path / "counts").write_bytes(b"counts")
+    monkeypatch.setenv("GATEWAY_PGO_PROFILE", str(tmp_path / "counts"))
+    assert dist.main() == 0
+    assert gzip.decompress((tmp_path / "dist/gateway-0.1.0.profdata.gz").read_bytes()) == b"counts"
+    assert "gateway-0.1.0.profdata.gz" in (tmp_path / "dist/SHA256SUMS").read_text()
 
 
 def test_a_missing_compiler_is_named_with_its_remedy(monkeypatch, tmp_path):
