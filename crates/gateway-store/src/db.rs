@@ -20,6 +20,7 @@ use sqlx::{Connection as _, Executor as _, SqlSafeStr};
 use crate::StoreError;
 use crate::connection_shares::ConnectionShares;
 use crate::faults::{DbCall, Faults};
+use crate::postgres_connection::PostgresConnection;
 use crate::readers::SqliteReaders;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
 use crate::tx::{Connection, Tx};
@@ -235,7 +236,7 @@ impl Db {
                 let _share = self.shares.read().await?;
                 // Boxed, because the future of a connection is large.
                 let rows = with_timeout(Box::pin(async move {
-                    let mut connection = pool.acquire().await?;
+                    let mut connection = PostgresConnection::acquire(pool).await?;
                     drop(waiting);
                     query.fetch_all(&mut *connection).await
                 }));
@@ -263,7 +264,7 @@ impl Db {
                 let waiting = self.waiting();
                 let _share = self.shares.read().await?;
                 let row = with_timeout(Box::pin(async move {
-                    let mut connection = pool.acquire().await?;
+                    let mut connection = PostgresConnection::acquire(pool).await?;
                     drop(waiting);
                     query.fetch_optional(&mut *connection).await
                 }));
@@ -289,7 +290,9 @@ impl Db {
         let share = self.shares.write().await?;
         let (connection, sql) = match &self.pool {
             Pool::Sqlite { write, .. } => (Connection::Sqlite(write.acquire().await?), "BEGIN IMMEDIATE"),
-            Pool::Postgres(pool) => (Connection::Postgres(with_timeout(pool.acquire()).await?), "BEGIN"),
+            Pool::Postgres(pool) => {
+                (Connection::Postgres(with_timeout(PostgresConnection::acquire(pool)).await?), "BEGIN")
+            }
         };
         drop(waiting);
         let mut tx = Tx::begin(connection, sql, share).await?;
@@ -309,7 +312,7 @@ impl Db {
             }
             Pool::Postgres(pool) => {
                 let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                let connection = with_timeout(pool.acquire()).await?;
+                let connection = with_timeout(PostgresConnection::acquire(pool)).await?;
                 drop(waiting);
                 Tx::begin(Connection::Postgres(connection), sql, None).await
             }

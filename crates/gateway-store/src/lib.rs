@@ -7,6 +7,7 @@ pub mod db;
 pub mod error;
 mod leases;
 mod migrate;
+mod postgres_connection;
 mod readers;
 mod row;
 mod table;

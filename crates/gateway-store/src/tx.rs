@@ -4,19 +4,20 @@
 
 use gateway_core::audit::Draft;
 use sqlx::pool::PoolConnection;
-use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite};
+use sqlx::{AssertSqlSafe, SqlSafeStr, Sqlite};
 use tokio::runtime::Handle;
 
 use crate::connection_shares::Share;
 use crate::db::{ACQUIRE_TIMEOUT, Dialect, PING_TIMEOUT, with_timeout};
 use crate::faults::{self, DbCall, Faults};
+use crate::postgres_connection::PostgresConnection;
 use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
 use crate::{StoreError, audit};
 
 /// A connection that a transaction has taken out of its pool.
 pub(crate) enum Connection {
     Sqlite(PoolConnection<Sqlite>),
-    Postgres(PoolConnection<Postgres>),
+    Postgres(PostgresConnection),
 }
 
 /// A transaction, which is rolled back when dropped without `commit`.
@@ -262,7 +263,7 @@ impl Connection {
                 let _ = tokio::time::timeout(ACQUIRE_TIMEOUT, connection.close()).await;
             }
             // Does not wait: the server may not respond.
-            Self::Postgres(connection) => drop(connection.detach()),
+            Self::Postgres(connection) => connection.close(),
         }
     }
 
@@ -270,7 +271,7 @@ impl Connection {
     fn abandon(self) {
         match self {
             Self::Sqlite(connection) => drop(connection.detach()),
-            Self::Postgres(connection) => drop(connection.detach()),
+            Self::Postgres(connection) => connection.close(),
         }
     }
 }

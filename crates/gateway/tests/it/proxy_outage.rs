@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use gateway_store::Db;
 use http::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::{Backend, PASSWORD, ProxyFixture, TcpForwarder, fresh_postgres, log_id};
 use crate::upstream::Reply;
@@ -110,6 +112,35 @@ async fn an_unresponsive_database_delays_requests_only_briefly() {
     // The old connections stay silent; new ones work.
     forwarder.open();
     proxy.wait_for_exact_rows(&ids, Duration::from_secs(40)).await;
+}
+
+/// A connection is pinged while it returns to its pool. The moments of the trials are spread over this time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_falls_silent_while_it_returns_frees_its_place() {
+    let database = fresh_postgres().await;
+    let mut trials = JoinSet::new();
+    for step in 0..20 {
+        let database = database.clone();
+        trials.spawn(async move {
+            let (forwarder, url) = TcpForwarder::to_database(&database).await;
+            let db = Db::open_with(&url, 1).await.unwrap();
+            db.opt("SELECT 1 AS one", Vec::new()).await.unwrap();
+            let began = Instant::now();
+            while began.elapsed() < step * Duration::from_micros(100) {
+                tokio::task::yield_now().await;
+            }
+            forwarder.blackhole();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            forwarder.open();
+            let began = Instant::now();
+            while let Err(error) = db.opt("SELECT 1 AS one", Vec::new()).await {
+                assert!(began.elapsed() < Duration::from_secs(30), "trial {step}: {error}");
+            }
+        });
+    }
+    while let Some(trial) = trials.join_next().await {
+        trial.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
