@@ -1,8 +1,8 @@
 //! A connection of a pool to PostgreSQL that returns to the pool within a time limit.
 //!
 //! sqlx pings a connection that returns, and waits for the response without a limit. If the network fails in this moment
-//! without closing the connection, its place in the pool is lost, and a small pool is soon out of connections until the
-//! process ends.
+//! without closing the connection, its slot in the pool is lost, and a small pool is soon out of connections until the
+//! process ends. `return_to_pool` is hidden in the documentation of sqlx; no other call bounds that ping.
 
 use std::ops::{Deref, DerefMut};
 
@@ -23,7 +23,7 @@ impl PostgresConnection {
 
     /// Closes the connection without waiting for the server, which may not respond. The pool opens another one.
     pub(crate) fn close(mut self) {
-        // Whoever drops the future instead of running it closes the connection and frees its place.
+        // A future that is dropped before it runs closes the connection and frees its slot in the pool.
         drop(self.0.return_to_pool());
     }
 }

@@ -116,7 +116,7 @@ async fn an_unresponsive_database_delays_requests_only_briefly() {
 
 /// A connection is pinged while it returns to its pool. The moments of the trials are spread over this time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_falls_silent_while_it_returns_frees_its_place() {
+async fn a_connection_that_falls_silent_while_it_returns_frees_its_slot() {
     let database = fresh_postgres().await;
     let mut trials = JoinSet::new();
     for step in 0..20 {
