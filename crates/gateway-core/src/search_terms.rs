@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::json::{Escape, Segment, StringToken, segments, string_tokens};
+use crate::json::{Escape, Segment, StringToken, lossy_text, segments, string_tokens};
 use crate::llm::preview::assistant_text;
 use crate::word_runs::mix;
 
@@ -35,7 +35,7 @@ pub fn body_terms(request: &[u8], response: &[u8], response_is_stream: bool) -> 
 /// The texts of two bodies that terms are made of.
 pub(crate) fn body_texts(request: &[u8], response: &[u8], response_is_stream: bool) -> Vec<String> {
     let streamed = if response_is_stream { assistant_text(response, true) } else { None };
-    let (request, response) = (String::from_utf8_lossy(request), String::from_utf8_lossy(response));
+    let (request, response) = (lossy_text(request), lossy_text(response));
     let answer = match streamed {
         Some(text) => vec![Cow::Owned(text)],
         None => texts(&response),
@@ -91,25 +91,41 @@ struct Terms {
     lowercase: String,
 }
 
-/// Whether a byte is an ASCII letter or digit, other ASCII, or a part of another character.
-const CLASSES: [u8; 256] = {
-    let mut classes = [SEPARATOR; 256];
-    let mut byte = u8::MAX;
-    while byte > 0 {
-        if byte.is_ascii_alphanumeric() {
-            classes[byte as usize] = ALPHANUMERIC;
-        } else if !byte.is_ascii() {
-            classes[byte as usize] = NON_ASCII;
-        }
-        byte -= 1;
-    }
-    classes
-};
-const SEPARATOR: u8 = 0;
-const ALPHANUMERIC: u8 = 1;
-const NON_ASCII: u8 = 2;
 /// Makes eight ASCII letters lower case and leaves digits as they are.
 const LOWERCASE: u64 = 0x2020_2020_2020_2020;
+/// Bytes that are looked at together.
+const CHUNK: usize = size_of::<u64>();
+/// The highest bit of each byte, which no ASCII character has.
+const HIGHEST: u64 = 0x8080_8080_8080_8080;
+
+/// The bytes from there on, filled up with zeros at the end.
+fn chunk_at(bytes: &[u8], at: usize) -> u64 {
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.first_chunk().map_or_else(|| last_chunk(rest), |chunk| u64::from_le_bytes(*chunk))
+}
+
+/// How many ASCII letters and digits the chunk begins with. All bytes are compared at once and without a branch, because
+/// the length of the next word cannot be predicted.
+fn ascii_run(chunk: u64) -> usize {
+    let ascii = chunk & !HIGHEST;
+    // The highest bit of each byte: whether it is at least the given character.
+    let at_least = |bytes: u64, character: u8| bytes + u64::from(0x80 - character) * 0x0101_0101_0101_0101;
+    let letters = ascii | LOWERCASE;
+    let is_letter = at_least(letters, b'a') & !at_least(letters, b'z' + 1);
+    let is_digit = at_least(ascii, b'0') & !at_least(ascii, b'9' + 1);
+    let others = !(is_letter | is_digit) | chunk;
+    (others & HIGHEST).trailing_zeros() as usize / 8
+}
+
+/// The first bytes of a chunk in lower case, and zeros after them. At least one, fewer than all.
+fn lowercase_start(chunk: u64, length: usize) -> u64 {
+    (chunk | LOWERCASE) & (u64::MAX >> (8 * (CHUNK - length)))
+}
+
+/// The hash of a term of ASCII letters and digits that the chunk begins with, which is longer than the term.
+fn short_hash(chunk: u64, length: usize) -> u64 {
+    add_chunk(HASH_START ^ length as u64, lowercase_start(chunk, length))
+}
 
 impl Terms {
     fn with_texts() -> Self {
@@ -120,9 +136,9 @@ impl Terms {
         let streamed = if response_is_stream { assistant_text(response, true) } else { None };
         match streamed {
             Some(text) => self.add_text(&text),
-            None => texts(&String::from_utf8_lossy(response)).iter().for_each(|text| self.add_text(text)),
+            None => texts(&lossy_text(response)).iter().for_each(|text| self.add_text(text)),
         }
-        texts(&String::from_utf8_lossy(request)).iter().rev().for_each(|text| self.add_text(text));
+        texts(&lossy_text(request)).iter().rev().for_each(|text| self.add_text(text));
     }
 
     fn add_text(&mut self, text: &str) {
@@ -133,22 +149,24 @@ impl Terms {
         let mut at = 0;
         while at < bytes.len() && self.seen.added.len() < MAX_TERMS {
             let start = at;
-            let class = loop {
-                let class = bytes.get(at).map_or(SEPARATOR, |byte| CLASSES[usize::from(*byte)]);
-                if class != ALPHANUMERIC {
-                    break class;
-                }
-                at += 1;
-            };
-            if class == NON_ASCII {
+            let first = chunk_at(bytes, start);
+            let mut run = ascii_run(first);
+            at += run;
+            while run == CHUNK {
+                run = ascii_run(chunk_at(bytes, at));
+                at += run;
+            }
+            if bytes.get(at).is_some_and(|byte| !byte.is_ascii()) {
                 let rest = &text[start..];
                 let run = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
                 self.add_run(&rest[..run]);
                 // Skips the character after the run, which is not a letter.
                 at = start + run + rest[run..].chars().next().map_or(0, char::len_utf8);
             } else {
-                if at > start {
-                    self.add_ascii(&text[start..at]);
+                match at - start {
+                    0 => {}
+                    length @ 1..CHUNK => self.add_hashed(short_hash(first, length), &text[start..at]),
+                    _ => self.add_ascii(&text[start..at]),
                 }
                 at += 1;
             }
@@ -164,10 +182,13 @@ impl Terms {
             hash = add_chunk(hash, u64::from_le_bytes(*chunk) | LOWERCASE);
         }
         if !rest.is_empty() {
-            // The zeros after the term stay zeros.
-            let lowercase = LOWERCASE >> (8 * (8 - rest.len()));
-            hash = add_chunk(hash, last_chunk(rest) | lowercase);
+            hash = add_chunk(hash, lowercase_start(last_chunk(rest), rest.len()));
         }
+        self.add_hashed(hash, term);
+    }
+
+    /// Adds a term of ASCII letters and digits by the hash of its lower case.
+    fn add_hashed(&mut self, hash: u64, term: &str) {
         if self.seen.insert(hash)
             && let Some(texts) = &mut self.texts
         {

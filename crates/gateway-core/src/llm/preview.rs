@@ -1,20 +1,19 @@
 //! Readable text from stored bodies of any wire format: the user's last message and the model's response. Lists, search
 //! and evaluators use it. A truncated body yields the text that is left of it, and an unknown format yields None.
 
+mod members;
+
 use std::borrow::Cow;
-use std::fmt::Formatter;
 
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-use crate::json::complete_truncated;
+use crate::json::{array_items, complete_truncated, lossy_text};
+use members::Members;
 
 /// The text of the last user message with text. Only that message and the list around it are parsed, because a body may
 /// have many others.
 pub fn last_user_text(body: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(body);
+    let text = lossy_text(body);
     let completed;
     let members = if let Some(members) = Members::parse(&text) {
         members
@@ -23,21 +22,23 @@ pub fn last_user_text(body: &[u8]) -> Option<String> {
         Members::parse(&completed)?
     };
     let [input, contents] = [members.get("input"), members.get("contents")];
-    let lists = [members.get("messages"), input, contents].into_iter().flatten();
+    let mut lists = [members.get("messages"), input, contents].into_iter().flatten();
     // Embeddings, completions and older APIs have a text or a list of texts.
     let texts = ["input", "prompt", "message", "contents", "content", "inputText", "texts"];
     lists
-        .filter_map(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok())
-        .find_map(|messages| messages.iter().rev().find_map(|message| user_text(message)))
+        .find_map(|list| {
+            let messages: Vec<_> = array_items(list.as_bytes()).collect();
+            messages.into_iter().rev().find_map(|message| user_text(&list[message]))
+        })
         .or_else(|| texts.iter().find_map(|name| parsed_text(members.get(name)?)))
 }
 
-/// The text of a message if it is the user's.
-fn user_text(message: &RawValue) -> Option<String> {
-    let message = Members::parse(message.get())?;
-    let role = message.get("role").map(|role| serde_json::from_str::<Value>(role.get()));
+/// The text of a message if it is the user's. The message is valid JSON.
+fn user_text(message: &str) -> Option<String> {
+    let message = Members::of_valid(message);
+    let role = message.get("role").map(serde_json::from_str::<String>);
     let is_user = match role {
-        Some(Ok(Value::String(role))) => role == "user",
+        Some(Ok(role)) => role == "user",
         // Gemini callers may omit the role of a single message.
         _ => message.get("parts").is_some(),
     };
@@ -45,76 +46,16 @@ fn user_text(message: &RawValue) -> Option<String> {
     parsed_text(content)
 }
 
-fn parsed_text(raw: &RawValue) -> Option<String> {
-    joined_text(&serde_json::from_str(raw.get()).ok()?)
-}
-
-const MEMBERS: [&str; 10] =
-    ["messages", "input", "contents", "prompt", "message", "content", "inputText", "texts", "role", "parts"];
-
-/// The members of an object that can have or lead to a text, not parsed. Of members with one name it is the last.
-#[derive(Default)]
-struct Members<'a>([Option<&'a RawValue>; MEMBERS.len()]);
-
-impl<'a> Members<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+fn parsed_text(raw: &str) -> Option<String> {
+    if raw.starts_with('"') {
+        return non_empty(serde_json::from_str(raw).ok()?);
     }
-
-    fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.0[MEMBERS.iter().position(|known| *known == name)?]
-    }
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor;
-        impl<'de> Visitor<'de> for ObjectVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut found = Members::default();
-                while let Some(MemberName(position)) = map.next_key()? {
-                    match position {
-                        Some(position) => found.0[position] = Some(map.next_value()?),
-                        None => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(found)
-            }
-        }
-        deserializer.deserialize_map(ObjectVisitor)
-    }
-}
-
-/// The position of a name in `MEMBERS`.
-struct MemberName(Option<usize>);
-
-impl<'de> Deserialize<'de> for MemberName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl Visitor<'_> for NameVisitor {
-            type Value = MemberName;
-
-            fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("a name")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
-                Ok(MemberName(MEMBERS.iter().position(|known| *known == name)))
-            }
-        }
-        deserializer.deserialize_str(NameVisitor)
-    }
+    joined_text(&serde_json::from_str(raw).ok()?)
 }
 
 /// The text of the model's response. Of several choices it is the first one's.
 pub fn assistant_text(body: &[u8], is_event_stream: bool) -> Option<String> {
-    let text = String::from_utf8_lossy(body);
+    let text = lossy_text(body);
     let text_found = if is_event_stream {
         stream_text(&text)
     } else {

@@ -9,6 +9,7 @@ use super::names::{
     SYSTEM_INSTRUCTIONS,
 };
 use super::proto::{Any, AnyValue};
+use crate::json::lossy_text;
 use crate::llm::preview::{assistant_text, joined_text, message_text, parse_truncated, response_text};
 
 /// At most this many messages are read from numbered attributes.
@@ -24,7 +25,7 @@ pub(super) struct RequestContent {
 }
 
 pub(super) fn parse_request(request: &[u8]) -> RequestContent {
-    let body = parse_truncated(&String::from_utf8_lossy(request));
+    let body = parse_truncated(&lossy_text(request));
     let field = |names: &[&str]| names.iter().find_map(|name| body.as_ref()?.get(*name));
     let turns = field(&["messages", "input", "contents"]).and_then(Value::as_array);
     let messages: Vec<Value> = match turns {

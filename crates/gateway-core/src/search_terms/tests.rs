@@ -112,4 +112,20 @@ proptest! {
         }
         prop_assert!(text.contains(is_ideograph) || text.contains('Σ') || words == slowly, "{words:?} {slowly:?}");
     }
+
+    /// Words of all lengths, at all distances to the end of the text and to what is no ASCII.
+    #[test]
+    fn hashes_are_those_of_words_that_are_split_by_character(text in "([A-Za-z0-9@`{\\[/:\u{7f} -]{0,20}[éß_.日]?){0,6}") {
+        // A bracket at the start would make it JSON.
+        let text = format!(".{text}");
+        let mut expected: Vec<u64> = Vec::new();
+        let spaced: String = text.chars().map(|c| if is_ideograph(c) { format!(" {c} ") } else { c.to_string() }).collect();
+        for word in spaced.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+            let hash = term_hash(&word.to_lowercase().chars().take(MAX_TERM_CHARS).collect::<String>());
+            if !expected.contains(&hash) {
+                expected.push(hash);
+            }
+        }
+        prop_assert_eq!(TermHasher::default().hashes(text.as_bytes(), b"", false), expected);
+    }
 }

@@ -52,5 +52,7 @@ pub(super) fn has_bodies(row: &LogRow) -> bool {
 /// The beginning of the last user message.
 pub fn preview(request: &[u8]) -> Option<String> {
     let text = last_user_text(request)?;
-    Some(text.chars().take(MAX_PREVIEW_CHARS).map(|c| if c == '\0' { ' ' } else { c }).collect())
+    let end = text.char_indices().nth(MAX_PREVIEW_CHARS).map_or(text.len(), |(end, _)| end);
+    // PostgreSQL stores no NUL.
+    Some(text[..end].replace('\0', " "))
 }
