@@ -45,6 +45,9 @@ use copies::BodyCopies;
 use limits::RecordedLimits;
 use timing::Timing;
 
+/// The most characters that are kept of a text from outside.
+const MAX_TEXT_CHARS: usize = 1_024;
+
 pub struct Record {
     services: Arc<Services>,
     state: Arc<ProxyState>,
@@ -426,7 +429,9 @@ impl Drop for Record {
 
 /// Texts from outside are truncated, because the size of a spool record is limited.
 fn truncated(text: &str) -> String {
-    text.chars().take(1_024).collect()
+    let is_short = text.len() <= MAX_TEXT_CHARS;
+    let end = if is_short { None } else { text.char_indices().nth(MAX_TEXT_CHARS).map(|(at, _)| at) };
+    text[..end.unwrap_or(text.len())].to_owned()
 }
 
 fn millis_since(start: Instant) -> i64 {
