@@ -12,7 +12,9 @@ PGO_PROFILE = $(TARGET_DIR)/pgo/gateway.profdata
 USED_PGO_PROFILE = $(if $(filter command%,$(origin PGO_PROFILE)),$(PGO_PROFILE),$(shell ls $(PGO_PROFILE) 2>/dev/null))
 FIXED_RUSTFLAGS := $(strip $(GIVEN_RUSTFLAGS) $(addprefix --remap-path-prefix=,$(FIXED_PATHS)))
 pgo: export RUSTFLAGS = $(FIXED_RUSTFLAGS)
-build-dist dist bench instructions soak siege: export RUSTFLAGS = $(strip $(FIXED_RUSTFLAGS) $(addprefix -Cprofile-use=,$(abspath $(USED_PGO_PROFILE))))
+# Not for `instructions`: its symbols are another setting of Cargo's profile, with which no name of the PGO profile agrees.
+instructions: export RUSTFLAGS = $(FIXED_RUSTFLAGS)
+build-dist dist bench soak siege: export RUSTFLAGS = $(strip $(FIXED_RUSTFLAGS) $(addprefix -Cprofile-use=,$(abspath $(USED_PGO_PROFILE))))
 pgo build-dist dist bench instructions soak siege: export CFLAGS = $(strip $(GIVEN_CFLAGS) $(addprefix -ffile-prefix-map=,$(FIXED_PATHS)))
 
 .DEFAULT_GOAL := help

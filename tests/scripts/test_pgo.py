@@ -4,6 +4,7 @@ A script stands for the compiler, the benchmark and the tool that merges: what i
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -26,7 +27,7 @@ esac
 """
 # Writes counts as a gateway with counters does when it ends.
 CARGO = """#!/bin/sh
-echo "$RUSTFLAGS | $CARGO_PROFILE_DIST_LTO | $*" >> "$CALLS"
+echo "$RUSTFLAGS | $*" >> "$CALLS"
 case "$*" in
     *gateway-bench*) printf '#!/bin/sh\\necho "bench $*" >> "$CALLS"\\n%s\\n' "$TRAINING" > "$CARGO_TARGET_DIR/debug/gateway-bench"
         chmod +x "$CARGO_TARGET_DIR/debug/gateway-bench" ;;
@@ -66,9 +67,28 @@ def test_the_counts_of_the_training_are_merged(tools):
     assert pgo.main([str(file)]) == 0
     assert file.read_text() == "first\nsecond\n", "without the counts of build scripts"
     instrumented, bench, training = (tools / "calls").read_text().splitlines()
-    assert f"--cfg given -Cprofile-generate={tools}/target/pgo/counts | off | build" in instrumented
-    assert bench.startswith(" |  | build"), "the benchmark has no counters"
+    assert f"--cfg given -Cprofile-generate={tools}/target/pgo/counts | build" in instrumented
+    assert bench.startswith(" | build"), "the benchmark has no counters"
     assert f"--gateway {tools}/target/pgo/dist/gateway" in training and "--no-nginx" in training
+
+
+def test_counters_and_release_name_functions_alike(tmp_path, monkeypatch):
+    """Cargo derives the names from the settings of the profile. Counts of functions with other names are not used, silently."""
+    calls = []
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path))
+    monkeypatch.setattr(pgo, "step", lambda _, command, env: calls.append((command, env)))
+    pgo.with_counters(tmp_path / "counts")
+    release = ["cargo", "build", "--locked", "--profile", "dist", "-p", "gateway"]
+    calls.append((release, dict(os.environ, RUSTFLAGS="")))
+    assert len({names_of(command, env) for command, env in calls}) == 1
+
+
+def names_of(command, env):
+    """What the names of functions are derived from, of a small crate instead of the gateway."""
+    crate = "itoa"
+    command = [crate if word == "gateway" else word for word in command]
+    done = subprocess.run([*command, "--verbose"], cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+    return re.search(rf"--crate-name {crate} .*? -C metadata=(\w+)", done.stderr).group(1)
 
 
 def test_a_failed_training_makes_no_profile(tools, monkeypatch):
