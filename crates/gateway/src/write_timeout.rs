@@ -1,5 +1,5 @@
-//! A client connection with a write timeout. Without it, a client that stops reading would keep its request and the
-//! provider's connection open indefinitely.
+//! A client connection with a write timeout, which tells when bytes arrive. Without the timeout, a client that stops reading
+//! would keep its request and the provider's connection open indefinitely.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -11,16 +11,18 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
-pub struct WriteTimeoutIo<S> {
+pub struct WriteTimeoutIo<S, F> {
     io: TokioIo<S>,
+    /// Called after each read.
+    on_read: F,
     timeout: Duration,
     /// Runs while a write is pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> WriteTimeoutIo<S> {
-    pub fn new(stream: S, timeout: Duration) -> Self {
-        Self { io: TokioIo::new(stream), timeout, timer: None }
+impl<S, F> WriteTimeoutIo<S, F> {
+    pub fn new(stream: S, timeout: Duration, on_read: F) -> Self {
+        Self { io: TokioIo::new(stream), on_read, timeout, timer: None }
     }
 
     fn check_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
@@ -37,17 +39,21 @@ impl<S> WriteTimeoutIo<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Read for WriteTimeoutIo<S> {
+impl<S: AsyncRead + Unpin, F: Fn() + Unpin> Read for WriteTimeoutIo<S, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<()>> {
-        Pin::new(&mut self.io).poll_read(context, buffer)
+        let read = Pin::new(&mut self.io).poll_read(context, buffer);
+        if read.is_ready() {
+            (self.on_read)();
+        }
+        read
     }
 }
 
-impl<S: AsyncWrite + Unpin> Write for WriteTimeoutIo<S> {
+impl<S: AsyncWrite + Unpin, F: Unpin> Write for WriteTimeoutIo<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
         self.check_timeout(context, written)

@@ -81,6 +81,8 @@ pub struct Config {
     pub memory_bytes: u64,
     pub connection_limits: ConnectionLimits,
     pub head_timeout: Duration,
+    /// Of a connection without requests.
+    pub idle_timeout: Duration,
     pub proxy_timeout: Duration,
     pub log_bodies: bool,
     pub log_retention_days: u32,
@@ -260,6 +262,7 @@ impl Config {
             memory_bytes,
             connection_limits: resources::connection_limits(values, memory_bytes)?,
             head_timeout: Duration::from_millis(integer(values, "head_timeout_ms", 1, 86_400_000)?),
+            idle_timeout: Duration::from_millis(integer(values, "idle_timeout_ms", 1, 86_400_000)?),
             proxy_timeout: Duration::from_millis(integer(values, "proxy_timeout_ms", 1, 86_400_000)?),
             log_bodies: flag(values, "log_bodies")?,
             log_retention_days: small_integer(values, "log_retention_days", 1, 36_500)?,

@@ -157,6 +157,7 @@ pub static SETTINGS: &[Setting] = &[
         "the same per client address, 0 for no limit; default a quarter of the total, local clients exempt",
     ),
     plain("head_timeout_ms", "30000", "time for a client to send a complete request head"),
+    plain("idle_timeout_ms", "120000", "a client connection without requests is closed after this time"),
     plain("proxy_timeout_ms", "600000", "timeout of a whole call to a provider"),
     plain("log_bodies", "true", "store request and response bodies (up to 256 KiB each) with log rows"),
     plain(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use http::Version;
 use tokio::sync::Notify;
 
 /// Searching all connections finds this many to close, one after the other.
@@ -20,7 +21,12 @@ pub struct ConnectionState {
     requests: AtomicU32,
     /// Milliseconds since the epoch, or `BUSY`.
     idle_since: AtomicU64,
-    had_request: AtomicBool,
+    /// Request heads that have arrived.
+    heads: AtomicU32,
+    /// Bytes of the next head have arrived.
+    is_head_open: AtomicBool,
+    /// Bytes on an idle connection belong to the protocol, not to a head.
+    is_http2: AtomicBool,
     /// It was chosen to make room for another connection.
     is_chosen: AtomicBool,
     close: Notify,
@@ -32,7 +38,9 @@ impl ConnectionState {
             epoch,
             requests: AtomicU32::new(0),
             idle_since: AtomicU64::new(BUSY),
-            had_request: AtomicBool::new(false),
+            heads: AtomicU32::new(0),
+            is_head_open: AtomicBool::new(false),
+            is_http2: AtomicBool::new(false),
             is_chosen: AtomicBool::new(false),
             close: Notify::new(),
         };
@@ -41,16 +49,31 @@ impl ConnectionState {
     }
 
     /// The head of a request has arrived. The connection is busy until the returned value is dropped.
-    pub fn begin_request(self: &Arc<Self>) -> ActiveRequest {
+    pub fn begin_request(self: &Arc<Self>, version: Version) -> ActiveRequest {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.idle_since.store(BUSY, Ordering::Relaxed);
-        self.had_request.store(true, Ordering::Relaxed);
+        self.heads.fetch_add(1, Ordering::Relaxed);
+        self.is_head_open.store(false, Ordering::Relaxed);
+        self.is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
         ActiveRequest(Arc::clone(self))
     }
 
     /// A complete request head has arrived at some time.
     pub fn had_request(&self) -> bool {
-        self.had_request.load(Ordering::Relaxed)
+        self.heads.load(Ordering::Relaxed) > 0
+    }
+
+    /// Bytes have arrived. On an idle connection of HTTP/1.1 they begin a request head.
+    pub fn note_bytes(&self) {
+        let is_idle = self.idle_since.load(Ordering::Relaxed) != BUSY;
+        if is_idle && !self.is_http2.load(Ordering::Relaxed) {
+            self.is_head_open.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Which head has begun and is not complete: the number of those before it.
+    pub fn open_head(&self) -> Option<u32> {
+        self.is_head_open.load(Ordering::Relaxed).then(|| self.heads.load(Ordering::Relaxed))
     }
 
     /// How long the connection has had no request in progress.

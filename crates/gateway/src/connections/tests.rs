@@ -29,7 +29,7 @@ fn the_longest_idle_connection_makes_room() {
     let connections = connections(AddressLimit::Unlimited, &[]);
     let open = |from: &str| connections.admit(address(from));
     let busy = open("192.0.2.1").unwrap();
-    let request = busy.state.begin_request();
+    let request = busy.state.begin_request(http::Version::HTTP_11);
     wait();
     let oldest = open("192.0.2.2").unwrap();
     wait();
@@ -44,7 +44,7 @@ fn the_longest_idle_connection_makes_room() {
     assert!(is_asked_to_close(&younger));
     drop((oldest, younger));
     assert_eq!(connections.open(), 3);
-    let requests = [&fourth, &fifth].map(|connection| connection.state.begin_request());
+    let requests = [&fourth, &fifth].map(|connection| connection.state.begin_request(http::Version::HTTP_11));
     assert_eq!(open("192.0.2.6").err(), Some(Refused::Total), "all are busy");
     drop(requests);
     drop(request);

@@ -2,11 +2,15 @@
 //! graceful end.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -21,9 +25,6 @@ use crate::write_timeout::WriteTimeoutIo;
 
 /// For a client that does not read its response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
-/// A connection without requests is closed after this time. HTTP/1.1 waits for the next head only as long as for any
-/// other.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A connection that was asked to close and has no request is dropped after this time.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// What a connection may make the gateway buffer before a request is authenticated.
@@ -44,9 +45,10 @@ pub struct Client {
     pub open: OpenConnection,
 }
 
-pub fn connection_builder(head_timeout: Duration) -> auto::Builder<TokioExecutor> {
+pub fn connection_builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(MAX_HTTP1_BUFFER);
+    // hyper's timeout for heads begins with the end of the request before, not with the first byte: `serve` has its own.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HTTP1_BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -61,12 +63,25 @@ pub fn connection_builder(head_timeout: Duration) -> auto::Builder<TokioExecutor
     builder
 }
 
+/// A request head of which not all bytes have arrived.
+struct OpenHead {
+    number: u32,
+    due: Instant,
+}
+
+enum Event {
+    Closed,
+    /// The timer has fired.
+    Due,
+}
+
 /// Serves a connection until it closes.
 pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExecutor>, client: Client) {
     let Client { stream, peer, open } = client;
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     let config = &dispatcher.handlers.app.services.config;
-    let (head_timeout, write_timeout) = (config.head_timeout, config.proxy_timeout.min(WRITE_TIMEOUT));
+    let (head_timeout, idle_timeout) = (config.head_timeout, config.idle_timeout);
+    let write_timeout = config.proxy_timeout.min(WRITE_TIMEOUT);
     let mut timer = pin!(tokio::time::sleep(head_timeout));
     let mut close_requested = pin!(open.state.close_requested());
     // Nothing is allocated for a connection that sends nothing.
@@ -96,8 +111,8 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
         },
     };
     let state = &open.state;
-    let service = service_fn(|request| {
-        let (dispatcher, active) = (Arc::clone(&dispatcher), state.begin_request());
+    let service = service_fn(|request: Request<Incoming>| {
+        let (dispatcher, active) = (Arc::clone(&dispatcher), state.begin_request(request.version()));
         // Boxed, because hyper moves the future and keeps its memory while a stream runs for minutes.
         Box::pin(async move {
             let response = respond(&dispatcher, peer, request).await;
@@ -105,36 +120,56 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
             Ok::<_, Infallible>(response.map(|body| GuardedBody::new(body, active)))
         })
     });
-    let io = WriteTimeoutIo::new(stream, write_timeout);
+    let reader = Arc::clone(state);
+    let io = WriteTimeoutIo::new(stream, write_timeout, move || reader.note_bytes());
     let mut http = pin!(builder.serve_connection(io, service));
-    let mut is_closing = false;
+    let (mut is_closing, mut head) = (false, None::<OpenHead>);
     loop {
+        let event = poll_fn(|context| {
+            // Errors of a connection need no handling: its requests have written their own log rows.
+            if http.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Event::Closed);
+            }
+            // Mostly a head arrives as a whole, and no time is read for it.
+            let open_head = state.open_head();
+            if open_head != head.as_ref().map(|head| head.number) {
+                let due = Instant::now() + head_timeout;
+                head = open_head.map(|number| OpenHead { number, due });
+                if head.is_some() && due < timer.deadline() {
+                    timer.as_mut().reset(due);
+                }
+            }
+            timer.as_mut().poll(context).map(|()| Event::Due)
+        });
         tokio::select! {
             biased;
-            // Errors of a connection need no handling: its requests have written their own log rows.
-            _ = http.as_mut() => return,
             () = close_requested.as_mut(), if !is_closing => {
                 is_closing = true;
                 http.as_mut().graceful_shutdown();
                 timer.as_mut().reset(Instant::now() + CLOSE_GRACE);
+                continue;
             }
-            () = timer.as_mut() => {
-                let next = match state.idle_time() {
-                    Some(_) if is_closing => return,
-                    None if is_closing => CLOSE_GRACE,
-                    _ if !state.had_request() => {
-                        open.counters().closed_head_timeout.fetch_add(1, Ordering::Relaxed);
-                        return;
-                    }
-                    Some(idle) if idle >= IDLE_TIMEOUT => {
-                        open.counters().closed_idle.fetch_add(1, Ordering::Relaxed);
-                        state.request_close();
-                        continue;
-                    }
-                    idle => IDLE_TIMEOUT.saturating_sub(idle.unwrap_or_default()),
-                };
-                timer.as_mut().reset(Instant::now() + next);
-            }
+            event = event => match event {
+                Event::Closed => return,
+                Event::Due => {}
+            },
         }
+        let now = Instant::now();
+        let next = match (state.idle_time(), &head) {
+            (Some(_), _) if is_closing => return,
+            (None, _) if is_closing => now + CLOSE_GRACE,
+            (Some(_), Some(head)) if state.had_request() && head.due > now => head.due,
+            (_, head) if head.is_some() || !state.had_request() => {
+                open.counters().closed_head_timeout.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            (Some(idle), _) if idle >= idle_timeout => {
+                open.counters().closed_idle.fetch_add(1, Ordering::Relaxed);
+                state.request_close();
+                continue;
+            }
+            (idle, _) => now + idle_timeout.saturating_sub(idle.unwrap_or_default()),
+        };
+        timer.as_mut().reset(next);
     }
 }

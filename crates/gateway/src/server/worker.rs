@@ -89,7 +89,7 @@ impl Drop for OpenConnection {
 /// Serves connections until the channel closes, then drains.
 async fn work(lane: usize, handlers: Handlers, mut incoming: mpsc::Receiver<Client>, open: Arc<AtomicUsize>) {
     let app = Arc::clone(&handlers.app);
-    let builder = connection_builder(app.services.config.head_timeout);
+    let builder = connection_builder();
     let dispatcher = Arc::new(Dispatcher { handlers, worker: Worker { lane, clients: Clients::new() } });
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     loop {

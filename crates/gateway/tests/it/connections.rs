@@ -119,6 +119,47 @@ async fn a_second_head_that_is_not_finished_closes_the_connection_but_a_slow_bod
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_may_be_used_again_until_its_own_timeout() {
+    let app = start(&[("GATEWAY_HEAD_TIMEOUT_MS", "300"), ("GATEWAY_IDLE_TIMEOUT_MS", "2500")]).await;
+    let mut connection = served_connection(&app).await;
+    for _ in 0..2 {
+        // Longer than the timeout of a head, which begins with its first byte.
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        assert!(is_answered(&mut connection).await);
+    }
+    connection.until_closed().await;
+    let counters = &app.app.connections.counters;
+    assert_eq!(counters.closed_idle.load(Ordering::Relaxed), 1);
+    assert_eq!(counters.closed_head_timeout.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_head_that_arrives_slowly_has_the_time_of_a_head() {
+    let app = start(&[("GATEWAY_HEAD_TIMEOUT_MS", "800")]).await;
+    let mut connection = served_connection(&app).await;
+    // More than the time of a head passes before, and none of it counts.
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    let (first, last) = HEALTH.split_at(20);
+    connection.send(first).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    connection.send(last).await;
+    let head = connection.head().await;
+    assert_eq!(head.status, 200);
+    connection.body(&head).await.unwrap();
+    // Each byte of it is sent in time, but not all of them.
+    let mut sent = 0;
+    for byte in HEALTH.as_bytes() {
+        if !connection.try_send([*byte]).await {
+            break;
+        }
+        sent += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(sent < HEALTH.len(), "{sent} bytes were accepted");
+    assert_eq!(app.app.connections.counters.closed_head_timeout.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_the_limit_the_longest_idle_connection_makes_room() {
     let app = start(&[("GATEWAY_MAX_CONNECTIONS", "3")]).await;
     let mut first = served_connection(&app).await;
