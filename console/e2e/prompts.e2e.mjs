@@ -111,7 +111,10 @@ test('a label is set, promoted and rolled back after a confirmation, and version
   await inspect(page, 'prompt-usage')
   await labels.getByRole('button', { name: 'More of production' }).click()
   await page.getByRole('menuitem', { name: 'Remove label' }).click()
-  await page.getByRole('dialog', { name: 'Remove the label production?' }).getByRole('button', { name: 'Remove label' }).click()
+  const removal = page.getByRole('dialog', { name: 'Remove the label production?' })
+  await removal.getByRole('button', { name: 'Remove label' }).click()
+  // What is behind a dialog has no role, so the list is found again only when the dialog is closed.
+  await removal.waitFor({ state: 'detached' })
   await labels.waitFor({ state: 'detached' })
   assert.equal((await send()).status, 400)
   page.clean()
