@@ -44,6 +44,7 @@ pub mod search_terms;
 pub mod signing;
 pub mod skills;
 pub mod statuses;
+pub mod text;
 pub mod time;
 pub mod totals;
 pub mod verdicts;

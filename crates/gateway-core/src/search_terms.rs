@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::json::{Escape, Segment, StringToken, lossy_text, segments, string_tokens};
+use crate::json::{Escape, Segment, StringToken, segments, string_tokens};
 use crate::llm::preview::assistant_text;
+use crate::text::lossy_text;
 use crate::word_runs::mix;
 
 /// The maximum number of distinct terms of one row.

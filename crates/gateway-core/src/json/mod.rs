@@ -14,8 +14,6 @@ mod truncated;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 pub use items::{array_items, object_members};
 pub use members::{MemberValue, StringToken, for_each_member, string_tokens};
 pub use number::Number;
@@ -26,12 +24,6 @@ pub use strings::{
     Escape, Segment, StringEnd, StringScanner, char_count, closable_length, segments, string_end, unescape,
 };
 pub use truncated::complete_truncated;
-
-/// The text of a body; what is not UTF-8 is replaced. `from_utf8_lossy` looks at each byte, also where all are valid, which
-/// `from_utf8` finds out in larger steps.
-pub fn lossy_text(body: &[u8]) -> Cow<'_, str> {
-    std::str::from_utf8(body).map_or_else(|_| String::from_utf8_lossy(body), Cow::Borrowed)
-}
 
 /// White space as JSON defines it.
 pub fn is_space(byte: u8) -> bool {

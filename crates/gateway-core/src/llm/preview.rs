@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::json::{array_items, complete_truncated, lossy_text};
+use crate::json::{array_items, complete_truncated};
+use crate::text::lossy_text;
 use members::Members;
 
 /// The text of the last user message with text. Only that message and the list around it are parsed, because a body may

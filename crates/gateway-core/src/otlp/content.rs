@@ -9,8 +9,8 @@ use super::names::{
     SYSTEM_INSTRUCTIONS,
 };
 use super::proto::{Any, AnyValue};
-use crate::json::lossy_text;
 use crate::llm::preview::{assistant_text, joined_text, message_text, parse_truncated, response_text};
+use crate::text::lossy_text;
 
 /// At most this many messages are read from numbered attributes.
 const MAX_NUMBERED_MESSAGES: usize = 1_000;

@@ -5,6 +5,7 @@ use gateway_core::body_blocks::BodyBlock;
 use gateway_core::llm::preview::last_user_text;
 use gateway_core::logs::LogRow;
 use gateway_core::search_terms::TermHasher;
+use gateway_core::text::first_chars;
 use gateway_core::word_runs::Run;
 
 use super::bodies;
@@ -52,7 +53,6 @@ pub(super) fn has_bodies(row: &LogRow) -> bool {
 /// The beginning of the last user message.
 pub fn preview(request: &[u8]) -> Option<String> {
     let text = last_user_text(request)?;
-    let end = text.char_indices().nth(MAX_PREVIEW_CHARS).map_or(text.len(), |(end, _)| end);
     // PostgreSQL stores no NUL.
-    Some(text[..end].replace('\0', " "))
+    Some(first_chars(&text, MAX_PREVIEW_CHARS).replace('\0', " "))
 }

@@ -19,6 +19,7 @@ use gateway_core::llm::paths::Operation;
 use gateway_core::llm::usage::{Meter, Usage};
 use gateway_core::logs::{Attempt as LoggedAttempt, LogRow, PromptVersionRef};
 use gateway_core::pricing::Price;
+use gateway_core::text::first_chars;
 use gateway_core::totals::saving_units;
 use gateway_store::faults::{KillPoint, kill_point};
 use http::{HeaderValue, Method, StatusCode};
@@ -429,9 +430,7 @@ impl Drop for Record {
 
 /// Texts from outside are truncated, because the size of a spool record is limited.
 fn truncated(text: &str) -> String {
-    let is_short = text.len() <= MAX_TEXT_CHARS;
-    let end = if is_short { None } else { text.char_indices().nth(MAX_TEXT_CHARS).map(|(at, _)| at) };
-    text[..end.unwrap_or(text.len())].to_owned()
+    first_chars(text, MAX_TEXT_CHARS).to_owned()
 }
 
 fn millis_since(start: Instant) -> i64 {
