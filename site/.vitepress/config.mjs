@@ -19,13 +19,14 @@ const sidebar = [
       page('LangChain', 'clients/langchain'),
       page('Vercel AI SDK', 'clients/vercel-ai-sdk'),
       page('Claude Code', 'clients/claude-code'),
+      page('Codex', 'clients/codex'),
       page('Cursor', 'clients/cursor'),
       page('Open WebUI', 'clients/open-webui'),
     ],
   },
   {
     text: 'Requests',
-    items: [page('Standard clients', 'sdk'), page('The proxy', 'proxy'), page('Fallback and routing', 'routing'), page('Named models', 'models'), page('Translation', 'translation'), page('Caching', 'caching')],
+    items: [page('The proxy', 'proxy'), page('Fallback and routing', 'routing'), page('Named models', 'models'), page('Translation', 'translation'), page('Caching', 'caching')],
   },
   {
     text: 'Control',
@@ -95,7 +96,7 @@ export default defineConfig({
     },
     nav: [
       page('Quick start', 'quick-start'),
-      page('Guides', 'concepts'),
+      page('Concepts', 'concepts'),
       page('Errors', 'errors'),
       page('API', 'api/'),
     ],

@@ -1,5 +1,6 @@
 // Collects the pages of the site in `pages/`: docs/, the README as quick start, and the changelog. Links between them
-// are adapted; a link to a file that is no page becomes the name of the file.
+// are adapted; a link to a file that is no page becomes the name of the file. What the README says to contributors is
+// left out.
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -14,6 +15,8 @@ const ELSEWHERE = new Map([
   [join(repository, 'README.md'), 'quick-start.md'],
   [join(repository, 'CHANGELOG.md'), 'changelog.md'],
 ])
+/** Lines that say how to work on the gateway, and under which licence it is. */
+const FOR_CONTRIBUTORS = /^.*\]\((?:CONTRIBUTING\.md|LICENSE)\).*\n/gm
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) stage()
 
@@ -54,7 +57,7 @@ function put(source, name) {
   mkdirSync(dirname(target), { recursive: true })
   if (!name.endsWith('.md')) return cpSync(source, target)
   let text = readFileSync(source, 'utf8')
-  if (name === 'quick-start.md') text = text.replace(/^# .+$/m, '# Quick start')
+  if (name === 'quick-start.md') text = text.replace(/^# .+$/m, '# Quick start').replace(FOR_CONTRIBUTORS, '')
   writeFileSync(target, outsideCode(text, (piece) => adapt(piece.replace(/<!--[\s\S]*?-->\n*/g, ''), source, target)))
 }
 
