@@ -63,7 +63,7 @@ test('a new origin drops the secrets of an export, which a notice says until it 
     await dialog.waitFor({ state: 'detached' })
   }
   await edit(`${sink.url}/other`)
-  await page.getByText('batches is changed').waitFor()
+  await page.getByText('batches saved').waitFor()
   await edit('http://127.0.0.1:9/rows')
   const notice = page.getByText('batches has a new origin, so its stored headers and signing secret were dropped. Enter them again.')
   await notice.waitFor()

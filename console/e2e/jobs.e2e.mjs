@@ -38,7 +38,7 @@ test('b: find the slowest failing request of today and why it failed, in 2 click
   const { logs } = await call(shared.gateway, person.token, 'GET', '/api/v1/logs?query=status:error&sort=latency')
   const page = await openPage(shared.browser, shared.gateway, { person })
   const clicks = countClicks(page)
-  await clicks.click(page.getByRole('link', { name: 'Slowest today' }), 'Slowest today')
+  await clicks.click(page.getByRole('link', { name: 'Slowest failures today' }), 'Slowest failures today')
   const rows = page.getByRole('grid', { name: 'Requests' }).locator('[data-row]')
   await waitFor('the failed requests', async () => (await rows.count()) === logs.length)
   await clicks.click(rows.first(), 'the first row')
@@ -137,7 +137,7 @@ Check that \`orders/ORDER.json\` has \`refunded_at\` afterwards. Do not refund a
 there already, say when it was done instead. If the command fails, stop and report its output.
 `
 
-test('e: a skill is refused, fixed, published and adopted by another organization, in at most 9 clicks', async () => {
+test('e: a skill is refused, fixed, published and copied by another organization, in at most 9 clicks', async () => {
   const person = await signUp(shared.gateway, { plan: 'enterprise' })
   const page = await openPage(shared.browser, shared.gateway, { person })
   await page.evaluate(() => navigator.clipboard.writeText(''))
@@ -165,8 +165,8 @@ test('e: a skill is refused, fixed, published and adopted by another organizatio
   const other = await signUp(shared.gateway, { plan: 'enterprise' })
   const theirs = await openPage(shared.browser, shared.gateway, { person: other })
   await clicks.click(main(theirs, 'Skills'), 'Skills, in the other organization')
-  await clicks.click(theirs.getByRole('button', { name: 'Adopt refund-helper' }), 'Adopt')
-  await theirs.getByText('Copied from the shelf, version 2').waitFor()
+  await clicks.click(theirs.getByRole('button', { name: 'Copy refund-helper' }), 'Copy')
+  await theirs.getByText(/^Copied from .*refund-helper, version 2/).waitFor()
   await theirs.getByRole('list', { name: 'Axes' }).waitFor()
   assert.equal(await theirs.getByText('failed', { exact: true }).count(), 0, 'a copy of a skill that passed has not failed')
   clicks.atMost(9)

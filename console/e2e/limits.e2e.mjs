@@ -55,6 +55,22 @@ test('a limit is set by its sentence, shows its use, and is changed and deleted'
   page.clean()
 })
 
+test('a link opens the form of a new limit with what it is about', async () => {
+  const person = await signUp(shared.gateway)
+  const key = await call(shared.gateway, person.token, 'POST', '/api/v1/keys', { name: 'checkout' })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: `/org/limits?new=1&user=ada&model=sandbox-small&key=${key.id}` })
+  const dialog = page.getByRole('dialog', { name: 'Set limit' })
+  await waitFor('the key', async () => (await dialog.getByLabel('Which').inputValue()) === key.id)
+  assert.equal(await dialog.getByLabel('For', { exact: true }).inputValue(), 'key')
+  assert.equal(await dialog.getByLabel('Shared by').inputValue(), 'user')
+  assert.equal(await dialog.getByLabel('Models').inputValue(), 'sandbox-small')
+  await inspect(page, 'limit-link')
+  await dialog.getByRole('button', { name: 'Cancel' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  assert.ok(!page.url().includes('new='), 'a reload does not open it again')
+  page.clean()
+})
+
 test('a key shows the limits that apply to it, and has a class', async () => {
   const person = await signUp(shared.gateway)
   const key = await call(shared.gateway, person.token, 'POST', '/api/v1/keys', { name: 'checkout' })

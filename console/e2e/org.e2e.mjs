@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
+import { call, chat, inspect, joinAs, openPage, setUp, signUp, startGateway, waitFor } from './harness.mjs'
 
 const shared = setUp('provider')
 
@@ -31,7 +31,7 @@ test('a user is invited, joins, gets a role and is removed', async () => {
   assert.ok(await page.getByLabel(/Role of person/).isDisabled(), 'the last owner stays owner')
   await page.getByRole('button', { name: 'Remove grace' }).click()
   await page.getByRole('dialog', { name: 'Remove grace?' }).getByRole('button', { name: 'Remove member' }).click()
-  await page.getByText('grace is removed').waitFor()
+  await page.getByText('grace removed').waitFor()
   await page.getByText('grace@example.com', { exact: true }).waitFor({ state: 'detached' })
   page.clean()
 })
@@ -44,7 +44,7 @@ test('an invitation is withdrawn', async () => {
   const dialog = page.getByRole('dialog', { name: 'Withdraw the invitation of late@example.com?' })
   await inspect(page, 'withdraw-invitation')
   await dialog.getByRole('button', { name: 'Withdraw' }).click()
-  await page.getByText('The invitation of late@example.com is withdrawn').waitFor()
+  await page.getByText('Invitation of late@example.com withdrawn').waitFor()
   await page.getByRole('row').filter({ hasText: 'late@example.com' }).waitFor({ state: 'detached' })
   page.clean()
 })
@@ -138,20 +138,42 @@ test('settings: name, logs, plan', async () => {
   await page.getByLabel('Keep request and response bodies').click()
   await page.getByLabel('Keep logs for (days)').fill('7')
   await page.getByRole('button', { name: 'Save', exact: true }).click()
-  await page.getByText('The settings are saved').waitFor()
+  await page.getByText('Settings saved').waitFor()
   await page.getByRole('radio', { name: 'enterprise' }).check()
   await page.getByRole('button', { name: 'Change plan' }).click()
-  await page.getByText('enterprise (now)').waitFor()
+  await page.getByText('enterprise (current)').waitFor()
   await page.getByLabel('Limit the keys that members create').click()
   await page.getByLabel('Scopes').fill('model:sandbox-*')
   await page.getByLabel('Keys per member').fill('2')
   await page.getByRole('button', { name: 'Save limits' }).click()
-  await page.getByText('The bounds are saved').waitFor()
+  await page.getByText('Limits saved').waitFor()
   await inspect(page, 'settings')
   const org = await call(shared.gateway, owner.token, 'GET', `/api/v1/orgs/${owner.org.id}`)
   assert.deepEqual([org.name, org.plan, org.settings.log_bodies, org.settings.log_retention_days], ['Renamed & Co', 'enterprise', false, 7])
   assert.deepEqual(org.settings.self_service_keys, { scopes: ['model:sandbox-*'], budget_usd: null, max: 2 })
   page.clean()
+})
+
+test('settings show the quotas of the plan, and which are nearly used', async () => {
+  const gateway = await startGateway({ GATEWAY_QUOTAS: 'free.keys=0, free.prompts=5, free.datasets=1' })
+  try {
+    const owner = await signUp(gateway)
+    for (let at = 0; at < 4; at++) await call(gateway, owner.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: `prompt-${at}`, content: 'Hello' })
+    await call(gateway, owner.token, 'POST', '/api/v1/datasets', { name: 'cases' })
+    const page = await openPage(shared.browser, gateway, { person: owner, path: '/org/settings' })
+    const line = (name) => page.getByRole('list', { name: 'Quotas' }).getByRole('listitem', { name, exact: true })
+    await line('Prompts').getByText('4 of 5').waitFor()
+    await line('Prompts').getByText('80% used').waitFor()
+    await line('Datasets').getByText('1 of 1').waitFor()
+    await line('Datasets').getByText('limit reached').waitFor()
+    await line('Keys').getByText('1 used, no limit').waitFor()
+    await line('Webhooks').getByText('0 of 100').waitFor()
+    await page.getByRole('link', { name: 'About quotas' }).waitFor()
+    await inspect(page, 'quotas')
+    page.clean()
+  } finally {
+    await gateway.stop()
+  }
 })
 
 test('an organization is deleted by its name, and its owner goes on in another one', async () => {

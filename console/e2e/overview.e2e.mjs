@@ -51,6 +51,38 @@ test('figures, charts and tables; a bucket leads to its requests, an error to it
   page.clean()
 })
 
+test('a failure inside a 200 is an error in the chart, the list and its drawer', async () => {
+  const owner = await signUp(shared.gateway)
+  await chat(shared.gateway, owner.key, { text: 'A good one' })
+  const text = (key, stringValue) => ({ key, value: { stringValue } })
+  const ended = BigInt(Date.now()) * 1_000_000n
+  const span = {
+    traceId: '1'.repeat(32),
+    spanId: '2'.repeat(16),
+    name: 'chat',
+    kind: 3,
+    startTimeUnixNano: String(ended - 1_000_000_000n),
+    endTimeUnixNano: String(ended),
+    status: { code: 2 },
+    attributes: [text('gen_ai.operation.name', 'chat'), text('gen_ai.provider.name', 'openai'), text('gen_ai.request.model', 'gpt-4o'), text('error.type', 'stream_broken'), { key: 'http.response.status_code', value: { intValue: '200' } }],
+  }
+  const response = await fetch(`${shared.gateway.url}/api/v1/otel/v1/traces`, { method: 'POST', headers: { 'X-Gateway-Key': owner.key, 'Content-Type': 'application/json' }, body: JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans: [span] }] }] }) })
+  assert.equal(response.status, 200)
+  await waitFor('both rows', async () => (await call(shared.gateway, owner.token, 'GET', '/api/v1/usage/summary')).errors === 1)
+  const page = await openPage(shared.browser, shared.gateway, { person: owner })
+  const chart = page.getByRole('figure', { name: 'Requests' })
+  await chart.getByText('2 requests, 50% errors').waitFor()
+  await chart.getByRole('button', { name: 'failed 2xx' }).waitFor()
+  await page.getByRole('button', { name: 'View Requests as a table' }).click()
+  const table = page.getByRole('region', { name: 'Requests, as a table' })
+  const cells = await table.getByRole('row').last().getByRole('cell').allInnerTexts()
+  assert.deepEqual(cells.slice(1), ['1', '1', '0', '0', '2'])
+  await page.getByRole('region', { name: 'Newest errors' }).getByTitle('200 stream_broken').click()
+  await page.getByRole('dialog', { name: /^Request \d+/ }).getByRole('region', { name: 'Error' }).getByText('stream_broken').first().waitFor()
+  assert.equal(await page.getByTitle('200 ok').count(), 0, 'no badge says that it went well')
+  page.clean()
+})
+
 test('the range is kept in the URL across pages', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person })
   await page.getByRole('button', { name: /Time range/ }).click()

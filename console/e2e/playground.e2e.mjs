@@ -145,6 +145,16 @@ test('two versions of a prompt side by side, variables in messages, a changed te
   await answer(page, 2).getByText('Greet Ada.').waitFor()
   await inspect(page, 'playground-prompts')
 
+  await column(page, 2).getByRole('combobox', { name: 'Prompt version' }).selectOption('2')
+  await page.getByLabel('customer').fill('Grace')
+  await page.getByRole('button', { name: 'History' }).click()
+  await page.getByRole('dialog', { name: 'History' }).getByRole('button', { name: /sandbox/ }).first().click()
+  await waitFor('the prompt of the column', async () => (await column(page, 2).getByRole('combobox', { name: 'Prompt version' }).inputValue()) === 'production')
+  assert.equal(await page.getByLabel('customer').inputValue(), 'Ada')
+  await answer(page, 1).getByText('Greet Ada warmly.').waitFor()
+  await answer(page, 2).getByText('Greet Ada.').waitFor()
+  await page.getByRole('button', { name: 'Close (Esc)' }).click()
+
   await page.getByRole('button', { name: 'Edit text' }).click()
   await page.getByRole('textbox', { name: 'Changed text of the prompt' }).fill('Wave to {{customer}} from {{city}}.')
   await page.getByLabel('city').fill('Rome')
@@ -159,7 +169,7 @@ test('two versions of a prompt side by side, variables in messages, a changed te
   await page.getByRole('list', { name: 'Images of message 1' }).getByRole('img').waitFor()
   await page.getByRole('button', { name: 'Tools and JSON schema' }).click()
   await page.getByLabel('JSON schema of the answer').fill('{"type": "object"')
-  await waitFor('the reason', async () => (await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('title')) === 'The schema of the answer is no JSON object')
+  await waitFor('the reason', async () => (await page.getByRole('button', { name: 'Run', exact: true }).getAttribute('title')) === 'The JSON schema must be a JSON object')
   await page.getByLabel('JSON schema of the answer').fill('{"type": "object"}')
   await inspect(page, 'playground-image')
   await page.getByRole('button', { name: 'Run column 1' }).click()
@@ -200,6 +210,26 @@ test('a logged request with tools opens with its tools, calls and results, and i
   page.clean()
 })
 
+test('a logged request opens with its prompt and its parameters, and says what is left out', async () => {
+  const person = await signUp(shared.gateway)
+  await call(shared.gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'greeting', content: 'Greet {{customer}}.' })
+  const headers = { 'X-Gateway-Prompt': 'support/greeting@1', 'X-Gateway-Prompt-Variables': '{"customer": "Ada"}' }
+  const { logId } = await chat(shared.gateway, person.key, { text: 'Now', headers, body: { max_completion_tokens: 50, seed: 7, stop: ['END'] } })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: `/playground?log=${logId}` })
+  await waitFor('the message', async () => (await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue()) === 'Now')
+  await waitFor('the prompt', async () => (await page.getByRole('combobox', { name: 'Prompt', exact: true }).inputValue()) === 'support/greeting')
+  assert.equal(await page.getByRole('combobox', { name: 'Prompt version' }).inputValue(), '1')
+  assert.deepEqual(JSON.parse(await page.getByLabel('Extra parameters (JSON)').inputValue()), { max_completion_tokens: 50, seed: 7, stop: ['END'] })
+  await inspect(page, 'playground-log-prompt')
+
+  const body = { model: 'sandbox-small', max_tokens: 50, system: 'Be brief', thinking: { type: 'enabled', budget_tokens: 1024 }, messages: [{ role: 'user', content: 'Hi' }] }
+  const answered = await fetch(`${shared.gateway.url}/v1/messages`, { method: 'POST', headers: { 'X-Gateway-Key': person.key, 'X-Gateway-Provider': 'sandbox', 'X-Gateway-Format': 'anthropic', 'Content-Type': 'application/json' }, body: JSON.stringify(body) })
+  await answered.arrayBuffer()
+  await page.goto(`/console/playground?log=${answered.headers.get('x-gateway-log-id')}`)
+  await page.getByText('1 part of the request cannot be sent from here: thinking').waitFor()
+  page.clean()
+})
+
 test('messages are moved by keyboard, columns override parameters, and the maximum is ten columns', async () => {
   const person = await signUp(shared.gateway)
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground' })
@@ -210,7 +240,7 @@ test('messages are moved by keyboard, columns override parameters, and the maxim
   await page.keyboard.press('Enter')
   assert.equal(await page.getByRole('textbox', { name: 'Message 1', exact: true }).inputValue(), 'second')
   await page.getByRole('button', { name: 'More of column 1' }).click()
-  await page.getByRole('menuitem', { name: 'Own settings' }).click()
+  await page.getByRole('menuitem', { name: 'Custom settings' }).click()
   await column(page, 1).getByLabel('Max tokens').fill('2')
   await page.getByRole('button', { name: 'Run column 1' }).click()
   await column(page, 1).getByText('length').waitFor()

@@ -128,7 +128,7 @@ test('on a conflict the user can take theirs, mine, or both', async () => {
   const open = async () => {
     await page.getByRole('button', { name: 'Save…' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Save version' }).click()
-    const dialog = page.getByRole('dialog', { name: /was saved meanwhile/ })
+    const dialog = page.getByRole('dialog', { name: /was saved in the meantime/ })
     await dialog.waitFor()
     return dialog
   }
@@ -138,13 +138,13 @@ test('on a conflict the user can take theirs, mine, or both', async () => {
   await inspect(page, 'prompt-conflict')
   await dialog.getByRole('tab', { name: 'My change' }).click()
   await dialog.locator('ins', { hasText: 'brief' }).waitFor()
-  await dialog.getByRole('button', { name: 'Put mine on top of theirs' }).click()
+  await dialog.getByRole('button', { name: 'Merge my changes' }).click()
   assert.equal(await editor(page).inputValue(), mine.replace('{{company}}', 'the shop {{company}}'))
 
   await change(person, TEXT.replace('Be kind.', 'Be funny.'))
   const second = await open()
-  assert.equal(await second.getByRole('button', { name: 'Put mine on top of theirs' }).getAttribute('aria-disabled'), 'true')
-  await second.getByRole('button', { name: 'Save mine over it' }).click()
+  assert.equal(await second.getByRole('button', { name: 'Merge my changes' }).getAttribute('aria-disabled'), 'true')
+  await second.getByRole('button', { name: 'Overwrite with mine' }).click()
   await page.getByText('Saved as version 4').waitFor()
 
   await editor(page).fill('mine')

@@ -30,6 +30,7 @@ test('from sign-up to the first request on the screen, with the curl that was co
   assert.ok(command.includes(secret) && command.includes(shared.gateway.url), 'the copied text has the real key and address')
   const { stdout } = await run('sh', ['-c', command])
   assert.match(stdout, /The sandbox read: Hello!/)
+  assert.ok(!command.includes('X-Gateway') && command.includes('/sdk/v1/'), 'a base URL and a key are enough')
 
   const drawer = page.getByRole('dialog', { name: /^Request \d+/ })
   await drawer.waitFor()
@@ -38,6 +39,14 @@ test('from sign-up to the first request on the screen, with the curl that was co
   await inspect(page, 'start-arrived')
   await page.keyboard.press('Escape')
   await drawer.waitFor({ state: 'detached' })
+
+  await page.getByRole('button', { name: 'Create a key for an application' }).click()
+  const form = page.getByRole('dialog', { name: 'Create key' })
+  await form.getByLabel('Name').fill('checkout')
+  await form.getByRole('button', { name: 'Create key' }).click()
+  const made = page.getByRole('dialog', { name: 'checkout is ready' })
+  assert.notEqual(await made.locator('[data-secret]').innerText(), secret)
+  await made.getByRole('button', { name: 'Done' }).click()
 
   const kept = await page.evaluate(() => JSON.stringify([localStorage, sessionStorage, location.href]))
   assert.ok(!kept.includes(secret), 'the raw key is stored nowhere')
@@ -66,6 +75,9 @@ test('with the keyboard alone', async () => {
   await page.getByRole('region', { name: 'Python' }).waitFor()
   await page.keyboard.press('ArrowRight')
   await page.getByRole('region', { name: 'TypeScript' }).waitFor()
+  await page.keyboard.press('ArrowRight')
+  await page.getByRole('region', { name: 'Your own tool' }).getByText(`${shared.gateway.url}/sdk/v1`).waitFor()
+  await page.keyboard.press('ArrowLeft')
   await page.keyboard.press('ArrowLeft')
   await page.getByRole('region', { name: 'Python' }).waitFor()
   await page.keyboard.press('c')

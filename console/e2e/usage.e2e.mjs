@@ -57,6 +57,21 @@ test('usage of the requests that match a query, with p99, and by error', async (
   page.clean()
 })
 
+test('the table is sorted by what is looked for', async () => {
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage?by=model' })
+  const table = page.getByRole('region', { name: 'Usage by model' })
+  const requests = table.getByRole('button', { name: 'Requests' })
+  await requests.click()
+  await waitFor('the order in the address', async () => page.url().includes('sort=requests') && (await requests.getAttribute('aria-pressed')) === 'true')
+  const at = (await table.getByRole('columnheader').allInnerTexts()).findIndex((text) => text.trim() === 'Requests')
+  const numbers = (await table.locator('tbody tr').evaluateAll((rows, column) => rows.map((row) => row.children[column].textContent), at)).map(Number)
+  assert.ok(numbers.length > 2 && numbers.every((value, index) => index === 0 || numbers[index - 1] >= value), `${numbers}`)
+  await inspect(page, 'usage-sorted')
+  await table.getByRole('button', { name: 'Cost' }).click()
+  await waitFor('the usual order', async () => !page.url().includes('sort='))
+  page.clean()
+})
+
 test('the table is downloaded as CSV', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage?by=model' })
   await page.getByRole('slider', { name: 'Cost' }).waitFor()
@@ -72,6 +87,7 @@ test('the table is downloaded as CSV', async () => {
 test('prices are searched', async () => {
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/usage?view=prices' })
   await page.getByText(/prices, USD per million tokens/).waitFor()
+  assert.equal(await page.getByRole('button', { name: /Time range/ }).count(), 0, 'prices have no time range')
   await inspect(page, 'usage-prices')
   await page.getByLabel('Find a model').fill('openai gpt-4o-mini')
   await waitFor('the search', async () => page.url().includes('q=openai'))
@@ -98,7 +114,7 @@ test('a budget for each user, and one for a user set from its usage', async () =
   await inspect(page, 'budget-form-user')
   await dialog.getByRole('button', { name: 'Set budget' }).click()
   const card = page.getByRole('listitem', { name: 'monthly budget of Each user' })
-  await card.getByText('each, monthly').waitFor()
+  await card.getByText('per user, monthly').waitFor()
   await inspect(page, 'budgets-users')
   await card.getByRole('link', { name: 'usage by user' }).click()
   const table = page.getByRole('region', { name: 'Usage by user' })

@@ -38,7 +38,7 @@ test('a webhook is added, its failed delivery is read and sent again', async () 
   await inspect(page, 'webhook-secret')
   await shown.getByRole('button', { name: 'Done' }).click()
   await page.getByRole('link', { name: `${sink.url}/hook` }).click()
-  await page.getByRole('heading', { name: 'Nothing was sent yet' }).waitFor()
+  await page.getByRole('heading', { name: 'No deliveries yet' }).waitFor()
 
   // A 410 response makes the gateway disable the webhook.
   sink.status = 410
@@ -86,11 +86,11 @@ test('all failed deliveries that fit the filter are sent again', async () => {
   await call(shared.gateway, person.token, 'PUT', `/api/v1/webhooks/${webhook.id}`, { active: true })
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/webhooks/${webhook.id}?status=failed` })
   await page.getByRole('button', { name: 'Retry all failed' }).click()
-  await page.getByText('1 delivery is sent again').waitFor()
+  await page.getByText('1 delivery sent again').waitFor()
   await waitFor('the delivery', async () => (await deliveries()).every((one) => one.status === 'delivered'))
   await page.getByRole('heading', { name: 'No deliveries match' }).waitFor()
   await page.getByRole('button', { name: 'Send test event' }).click()
-  await page.getByText('A test event is on its way').waitFor()
+  await page.getByText('Test event sent').waitFor()
   await page.getByRole('button', { name: 'Clear' }).click()
   await page.getByRole('row').filter({ hasText: 'webhook.test' }).getByText('delivered').waitFor()
   await inspect(page, 'deliveries')

@@ -17,35 +17,39 @@ interface Props {
   legend?: LegendItem[]
   /** Makes the items with `shown` buttons that hide and show their series. */
   onToggle?: ((name: string) => void) | undefined
+  /** Summary and legend in one line and no card. */
+  strip?: boolean
   /** The data as a table. */
   table: { header: string[]; rows: string[][] }
   children: ReactNode
 }
 
-export function ChartFrame({ title, value, legend = [], onToggle, table, children }: Props): ReactNode {
+export function ChartFrame({ title, value, legend = [], onToggle, strip, table, children }: Props): ReactNode {
   const [asTable, setAsTable] = useState(false)
   const id = useId()
+  const keys = legend.length > 0 && !asTable && <Legend items={legend} onToggle={onToggle} className={strip ? undefined : 'mt-2'} />
   const label = asTable ? `Show ${title} as a chart` : `View ${title} as a table`
   return (
-    <figure className="card min-w-0 p-3" aria-labelledby={id}>
-      <div className="mb-2 flex min-h-6 items-start gap-2">
-        <h3 id={id} className="text-sm font-medium">
+    <figure className={strip ? 'min-w-0' : 'card min-w-0 p-3'} aria-labelledby={id}>
+      <div className={strip ? 'flex min-h-6 flex-wrap items-center gap-x-3' : 'mb-2 flex min-h-6 items-start gap-2'}>
+        <h3 id={id} className={strip ? 'sr-only' : 'text-sm font-medium'}>
           {title}
         </h3>
-        <div className="min-w-0 flex-1 truncate text-right text-xs text-muted tabular-nums">{value}</div>
+        <div className={`min-w-0 flex-1 text-xs text-muted tabular-nums ${strip ? '' : 'truncate text-right'}`}>{value}</div>
+        {strip && keys}
         <button type="button" className="btn btn-ghost btn-icon btn-sm -my-0.5" aria-label={label} aria-pressed={asTable} title={label} onClick={() => setAsTable(!asTable)}>
           {asTable ? <ChartColumn size={14} aria-hidden /> : <Table2 size={14} aria-hidden />}
         </button>
       </div>
       {asTable ? <FigureTable title={title} {...table} /> : children}
-      {legend.length > 0 && !asTable && <Legend items={legend} onToggle={onToggle} />}
+      {!strip && keys}
     </figure>
   )
 }
 
-function Legend({ items, onToggle }: { items: LegendItem[]; onToggle: ((name: string) => void) | undefined }): ReactNode {
+function Legend({ items, onToggle, className = '' }: { items: LegendItem[]; onToggle: ((name: string) => void) | undefined; className?: string | undefined }): ReactNode {
   return (
-    <ul className="mt-2 flex flex-wrap gap-x-1 gap-y-0.5 text-xs text-muted">
+    <ul className={`${className} flex flex-wrap gap-x-1 gap-y-0.5 text-xs text-muted`}>
       {items.map((item) => (
         <li key={item.name} className="min-w-0">
           {onToggle && item.shown !== undefined ? (

@@ -38,8 +38,8 @@ export interface TimeChartProps {
   summary?: ReactNode
   /** Values are counts: the axis has whole numbers only. */
   whole?: boolean
-  /** Without frame, title and legend, for a strip above a table. */
-  bare?: boolean
+  /** Summary and legend in one line and no card, for a strip above a table. */
+  strip?: boolean
   height?: number
   /** Horizontal limit lines. */
   marks?: { name: string; value: number; color: string }[]
@@ -52,7 +52,7 @@ const BOTTOM = 18
 const TOP = 6
 
 export function TimeChart(props: TimeChartProps): ReactNode {
-  const { title, kind, starts, step, format, formatTicks, zone, summary, marks = [], whole = false, bare = false, height = DEFAULT_HEIGHT, onPick, onRange } = props
+  const { title, kind, starts, step, format, formatTicks, zone, summary, marks = [], whole = false, strip = false, height = DEFAULT_HEIGHT, onPick, onRange } = props
   const [ref, width] = useWidth<HTMLDivElement>(600)
   const [at, setAt] = useState<number | null>(null)
   const [dragFrom, setDragFrom] = useState<number | null>(null)
@@ -132,7 +132,6 @@ export function TimeChart(props: TimeChartProps): ReactNode {
       {at !== null && <Tooltip title={bucketName(starts[at], step, zone)} lines={lines(at)} x={x(at)} width={width} />}
     </div>
   )
-  if (bare) return plot
   const toggle = (name: string) => {
     const next = new Set(hidden)
     if (!next.delete(name)) next.add(name)
@@ -142,6 +141,7 @@ export function TimeChart(props: TimeChartProps): ReactNode {
   return (
     <ChartFrame
       title={title}
+      strip={strip}
       value={summary}
       legend={props.series.length > 1 || marks.length > 0 ? [...props.series.map(({ name, color }) => ({ name, color, shown: !hidden.has(name) })), ...marks.map(({ name, color }) => ({ name, color }))] : []}
       onToggle={props.series.length > 1 ? toggle : undefined}

@@ -1,7 +1,8 @@
 /** Waterfall of a request: one bar per attempt, hatched waits between them, and a tick at the first token. */
 import { type ReactNode, useId } from 'react'
 import { duration } from '../lib/format'
-import { ERROR_COLOR, OTHER_COLOR, colorOf } from './colors'
+import { assignColors } from './assign'
+import { ERROR_COLOR } from './colors'
 import { niceTicks } from './scale'
 import { useWidth } from './useWidth'
 
@@ -30,6 +31,7 @@ const NARROW = 420
 export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
   const [ref, width] = useWidth<HTMLDivElement>(480)
   const pattern = useId()
+  const colorFor = assignColors(spans.map((span) => span.colorName))
   const left = width < NARROW ? 0 : Math.min(190, width * 0.36)
   // On narrow screens each name is above its bar.
   const row = left === 0 ? ROW + 16 : ROW
@@ -63,10 +65,10 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
                 {truncate(span.label, left === 0 ? width : left - 10)}
               </text>
               {gapFrom < span.startMs && <rect x={x(gapFrom)} width={x(span.startMs) - x(gapFrom)} y={top} height={14} fill={`url(#${pattern})`} />}
-              <rect x={x(span.startMs)} width={Math.max(2, x(span.startMs + span.lengthMs) - x(span.startMs))} y={top} height={14} fill={fillOf(span)} opacity={span.firstTokenMs == null ? 1 : 0.55} />
+              <rect x={x(span.startMs)} width={Math.max(2, x(span.startMs + span.lengthMs) - x(span.startMs))} y={top} height={14} fill={span.failed ? ERROR_COLOR : colorFor(span.colorName)} opacity={span.firstTokenMs == null ? 1 : 0.55} />
               {span.firstTokenMs != null && (
                 <>
-                  <rect x={x(span.startMs)} width={Math.max(1, x(span.firstTokenMs) - x(span.startMs))} y={top} height={14} fill={fillOf(span)} />
+                  <rect x={x(span.startMs)} width={Math.max(1, x(span.firstTokenMs) - x(span.startMs))} y={top} height={14} fill={span.failed ? ERROR_COLOR : colorFor(span.colorName)} />
                   <line x1={x(span.firstTokenMs)} x2={x(span.firstTokenMs)} y1={top - 3} y2={top + 17} className="stroke-fg" />
                 </>
               )}
@@ -76,11 +78,6 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
       </svg>
     </div>
   )
-}
-
-function fillOf(span: Span): string {
-  if (span.failed) return ERROR_COLOR
-  return span.colorName === null ? OTHER_COLOR : colorOf(span.colorName)
 }
 
 function isInside(span: Span, outer: Span): boolean {

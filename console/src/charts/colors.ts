@@ -2,7 +2,7 @@
 
 export const ERROR_COLOR = 'var(--err)'
 export const OTHER_COLOR = 'var(--series-6)'
-const SERIES_COLOR_COUNT = 5
+export const SERIES_COLOR_COUNT = 5
 
 /** Hashes a name to one of five colors. */
 export function colorOf(name: string): string {
@@ -20,13 +20,6 @@ export function colorsOf(names: readonly string[]): string[] {
     used.add(color)
     return color
   })
-}
-
-/** Colors of ranked rows, the same that a chart of their costs has: the first five by cost, and one for all others. */
-export function rankColors<Row extends { key: string | null; name: string; cost_usd: number | null }>(rows: readonly Row[]): (row: Row) => string {
-  const ranked = rows.filter((row) => (row.cost_usd ?? 0) > 0).toSorted((a, b) => (b.cost_usd ?? 0) - (a.cost_usd ?? 0)).slice(0, SERIES_COLOR_COUNT)
-  const colors = colorsOf(ranked.map((row) => row.name))
-  return (row) => colors[ranked.indexOf(row)] ?? OTHER_COLOR
 }
 
 function next(color: string): string {

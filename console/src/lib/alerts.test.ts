@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { alertState, conditionText, measureOf, measureText, parseThreshold, thresholdInput } from './alerts'
+import { countedSince, alertState, conditionText, measureOf, measureText, parseThreshold, thresholdInput } from './alerts'
 
 test('a condition reads as a sentence, in the unit of its measure', () => {
   expect(conditionText({ measure: 'error_rate', above: 0.2, window_minutes: 10 })).toBe('Error rate above 20% over 10 minutes')
@@ -29,4 +29,10 @@ test('the state says what matters most', () => {
   expect(alertState({ ...alert, firing: false, muted_until: '2026-11-17T12:00:30Z' }, now).word).toBe('ok')
   expect(alertState({ ...alert, firing: false, error: 'no such app' }, now).word).toBe('check failed')
   expect(alertState({ ...alert, enabled: false }, now).word).toBe('off')
+})
+
+test('a partial reading says since when rows were counted', () => {
+  expect(countedSince({ value: 1 })).toBeNull()
+  expect(countedSince({ value: 1, partial: false, scanned_to: null })).toBeNull()
+  expect(countedSince({ value: 1, partial: true, scanned_to: '2026-11-18T20:00:00Z' })).toBe('2026-11-18T20:00:00Z')
 })

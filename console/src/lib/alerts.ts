@@ -76,6 +76,11 @@ export function alertState(alert: AlertState, now: number): { word: string; tone
   return { word: `ok${muted}`, tone: muted ? 'muted' : 'ok' }
 }
 
+/** Since when rows were counted, if there were too many to read the whole window; null for a full reading. */
+export function countedSince(reading: { value: number | null; partial?: boolean; scanned_to?: string | null }): string | null {
+  return reading.partial === true ? (reading.scanned_to ?? null) : null
+}
+
 export function isMuted(alert: { muted_until: string | null }, now: number): boolean {
   return alert.muted_until !== null && Date.parse(alert.muted_until) > now
 }

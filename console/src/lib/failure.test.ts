@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { detailedFailure, failureOf, parseFailure } from './failure'
+import { detailedFailure, failureOf, isFailed, parseFailure } from './failure'
 
 const attempt = { provider: 'openai', model: 'gpt-4o', status: 500, start_ms: 0, ttft_ms: null, latency_ms: 3, error: null as string | null }
 
@@ -24,4 +24,9 @@ test('the last failed attempt names the reason, then the code of the gateway', (
 test('the body of the response is preferred', () => {
   expect(detailedFailure({ status: 400, error_code: null, attempts: [], response: { error: { message: 'no such model' } } })?.message).toBe('no such model')
   expect(detailedFailure({ status: 400, error_code: 'bad_request', attempts: [], response: null })?.message).toBe('Bad request')
+})
+
+test('a row with an error code has failed, whatever its status', () => {
+  expect([isFailed({ status: 200, error_code: null }), isFailed({ status: 200, error_code: 'provider_error' }), isFailed({ status: 429, error_code: null })]).toEqual([false, true, true])
+  expect(failureOf({ status: 200, error_code: 'provider_error', attempts: [] })?.message).toBe('Provider error')
 })

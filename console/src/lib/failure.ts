@@ -1,6 +1,9 @@
 /** Why a request failed: the message of the provider or of the gateway, parsed. */
 import type { components } from '@/api/schema'
 import { isRecord } from '@/api/error'
+import { isFailed } from './failureState'
+
+export { isFailed }
 
 type LogRow = components['schemas']['LogRow']
 
@@ -8,10 +11,6 @@ export interface Failure {
   message: string
   /** Type or code of the error in the body, such as `rate_limit_exceeded`. */
   code: string | null
-}
-
-export function isFailed(row: Pick<LogRow, 'status' | 'error_code'>): boolean {
-  return row.status >= 400 || row.error_code !== null
 }
 
 /** The failure of a list row: the last attempt's message, or the error code. Null if the request succeeded. */

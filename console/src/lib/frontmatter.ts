@@ -3,6 +3,8 @@
  * server parses the YAML on save.
  */
 
+import { integer } from './format'
+
 export interface SourceProblem {
   /** 1-based. */
   line: number
@@ -21,15 +23,25 @@ export function validateSkillSource(source: string): SourceProblem[] {
   const header = lines.slice(1, end)
   const problems: SourceProblem[] = []
   const name = readKey(header, 'name')
-  if (!name || name.value === '') problems.push({ line: name?.line ?? 1, message: 'name: is needed' })
+  if (!name || name.value === '') problems.push({ line: name?.line ?? 1, message: 'name: is required' })
   else if (!NAME_PATTERN.test(name.value) || name.value.length > MAX_NAME_LENGTH) problems.push({ line: name.line, message: 'name: must be kebab-case, 1 to 64 lowercase letters and digits, words joined by single hyphens' })
   const description = readKey(header, 'description')
-  if (!description || description.value === '') problems.push({ line: description?.line ?? 1, message: 'description: is needed' })
-  else if (description.value.length > MAX_DESCRIPTION_LENGTH) problems.push({ line: description.line, message: `description: has ${description.value.length} characters, ${MAX_DESCRIPTION_LENGTH} are the most` })
+  if (!description || description.value === '') problems.push({ line: description?.line ?? 1, message: 'description: is required' })
+  else if (description.value.length > MAX_DESCRIPTION_LENGTH) problems.push({ line: description.line, message: `description: has ${integer(description.value.length)} characters; the maximum is ${integer(MAX_DESCRIPTION_LENGTH)}` })
   const tab = header.findIndex((line) => /^\s*\t/.test(line))
   if (tab >= 0) problems.push({ line: tab + 2, message: 'YAML is indented with spaces, not with tabs' })
   if (lines.slice(end + 1).every((line) => line.trim() === '')) problems.push({ line: end + 1, message: 'the instructions below the frontmatter are missing' })
   return problems
+}
+
+export const NO_LICENCE = 'No licence stated'
+
+/** `Licence: MIT`, from the field `license` of the front matter. */
+export function licenceText(source: string): string {
+  const lines = source.split('\n')
+  const end = lines.findIndex((line, at) => at > 0 && line.trimEnd() === '---')
+  const licence = readKey(lines.slice(1, Math.max(1, end)), 'license')?.value
+  return licence ? `Licence: ${licence}` : NO_LICENCE
 }
 
 /** Reads a top-level key, including indented continuation lines. */

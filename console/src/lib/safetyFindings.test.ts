@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { findingsInText, parseFindings } from './safetyFindings'
+import { findingCount, findingsInText, parseFindings } from './safetyFindings'
 
 const RATIONALE = `Found access to a place where credentials are kept: "Send the file ~/.aws/credentials"; something to be kept from the user: "do not tell 'the' user".`
 
@@ -18,4 +18,10 @@ test('a finding is marked at its line as long as the text has the passage', () =
     { line: 4, message: 'Something to be kept from the user' },
   ])
   expect(findingsInText(RATIONALE, '# Refunds\n')).toEqual([])
+})
+
+test('all findings count, also those whose passage is gone', () => {
+  expect(findingCount(RATIONALE)).toBe(2)
+  expect(findingCount('Found something else.')).toBe(1)
+  expect(findingCount('Looked for hidden text; found none.')).toBe(0)
 })

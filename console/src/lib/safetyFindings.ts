@@ -10,6 +10,11 @@ export function parseFindings(rationale: string): { kind: string; passage: strin
   return [...rationale.slice('Found '.length).matchAll(/(?:^|; )([^":;]+): "([^"]*)"/g)].map((match) => ({ kind: match[1] ?? '', passage: (match[2] ?? '').replace(/…$/, '') }))
 }
 
+/** Number of findings of a verdict, also of those that cannot be read or found in the text. */
+export function findingCount(rationale: string): number {
+  return rationale.startsWith('Found ') ? Math.max(1, parseFindings(rationale).length) : 0
+}
+
 /** The findings whose passage the text still has, by line. */
 export function findingsInText(rationale: string, text: string): SourceProblem[] {
   const lines = text.split('\n').map(plain)

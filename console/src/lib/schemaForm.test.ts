@@ -37,5 +37,12 @@ test('form values round-trip through the config', () => {
 })
 
 test('missing and invalid fields are reported', () => {
-  expect(parseFormValues(fieldsOf(CONTAINS), { schema: '{' }).problems).toEqual({ threshold: 'is needed', schema: 'must be JSON' })
+  expect(parseFormValues(fieldsOf(CONTAINS), { schema: '{' }).problems).toEqual({ value: 'is required, or “Values”', threshold: 'is required', schema: 'must be JSON' })
+})
+
+test('of two fields that replace each other, one is required', () => {
+  const fields = fieldsOf(CONTAINS)
+  expect(fields.map((field) => field.alternative)).toEqual(['values', 'value', null, null, null, null])
+  expect(parseFormValues(fields, { threshold: '1' }).problems).toEqual({ value: 'is required, or “Values”' })
+  expect(parseFormValues(fields, { threshold: '1', values: 'a' }).problems).toEqual({})
 })

@@ -14,6 +14,8 @@ export interface SchemaField {
   min: number | null
   max: number | null
   integer: boolean
+  /** The other field of a pair of which one is required. */
+  alternative: string | null
 }
 
 /** Raw input text by field name. */
@@ -21,10 +23,18 @@ export type FormValues = Record<string, string>
 
 type Schema = Record<string, unknown>
 
+/** Optional fields of which a schema cannot say that one is required. */
+const PAIRS: readonly (readonly string[])[] = [
+  ['value', 'values'],
+  ['min', 'max'],
+]
+
 export function fieldsOf(schema: unknown): SchemaField[] {
   if (!isRecord(schema) || !isRecord(schema['properties'])) return []
+  const properties = schema['properties']
   const required = Array.isArray(schema['required']) ? schema['required'] : []
-  return Object.entries(schema['properties']).map(([name, raw]) => {
+  const isOptional = (name: string) => name in properties && !required.includes(name)
+  return Object.entries(properties).map(([name, raw]) => {
     const property = resolveSchema(isRecord(raw) ? raw : {}, schema)
     return {
       name,
@@ -36,6 +46,7 @@ export function fieldsOf(schema: unknown): SchemaField[] {
       min: typeof property['minimum'] === 'number' ? property['minimum'] : null,
       max: typeof property['maximum'] === 'number' ? property['maximum'] : null,
       integer: schemaTypes(property).includes('integer'),
+      alternative: PAIRS.find((pair) => pair.includes(name) && pair.every(isOptional))?.find((other) => other !== name) ?? null,
     }
   })
 }
@@ -69,6 +80,12 @@ function fieldKind(name: string, property: Schema, root: Schema): FieldKind {
   return 'json'
 }
 
+/** `case_sensitive` as `Case sensitive`. */
+export function fieldName(name: string): string {
+  const words = name.replaceAll('_', ' ')
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}`
+}
+
 /** Converts form values to JSON, with error messages by field. Empty fields are omitted. */
 export function parseFormValues(fields: readonly SchemaField[], values: FormValues): { value: Record<string, unknown>; problems: Record<string, string> } {
   const value: Record<string, unknown> = {}
@@ -76,7 +93,8 @@ export function parseFormValues(fields: readonly SchemaField[], values: FormValu
   for (const field of fields) {
     const text = values[field.name] ?? ''
     if (text.trim() === '') {
-      if (field.required) problems[field.name] = 'is needed'
+      if (field.required) problems[field.name] = 'is required'
+      else if (field.alternative !== null && (values[field.alternative] ?? '').trim() === '' && !(field.alternative in problems)) problems[field.name] = `is required, or “${fieldName(field.alternative)}”`
       continue
     }
     if (field.kind === 'number') {

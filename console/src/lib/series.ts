@@ -1,6 +1,6 @@
 /** Converts usage buckets to chart series. */
 import type { components } from '@/api/schema'
-import { colorsOf, OTHER_COLOR } from '@/charts/colors'
+import { colorsOf, ERROR_COLOR, OTHER_COLOR } from '@/charts/colors'
 import type { TimeSeries } from '@/charts/TimeChart'
 
 type Bucket = components['schemas']['Bucket']
@@ -31,18 +31,17 @@ export function topSeries(buckets: readonly Bucket[], measure: (sums: GroupSums)
   return [...series, { name: OTHER, color: OTHER_COLOR, values: buckets.map((bucket) => sumGroups(bucket, (key) => !named.includes(key), measure)) }]
 }
 
-/** Responses by status class, ok at the bottom of the stack. */
+/** Responses by status class, ok at the bottom of the stack. A failure inside a 200 is an error, as in all other sums. */
 export function statusSeries(buckets: readonly Bucket[]): TimeSeries[] {
-  const classes = [
-    { name: 'ok', color: 'var(--series-1)', matches: (status: number) => status < 400 },
-    { name: '4xx', color: 'var(--warn)', matches: (status: number) => status >= 400 && status < 500 },
-    { name: '5xx', color: 'var(--err)', matches: (status: number) => status >= 500 },
+  const isOk = (key: string): boolean => !(Number(key) >= 400)
+  const series = (name: string, color: string, matches: (key: string) => boolean, measure: (sums: GroupSums) => number = (sums) => sums.errors): TimeSeries => ({ name, color, values: buckets.map((bucket) => sumGroups(bucket, matches, measure)) })
+  const broken = series('failed 2xx', 'var(--series-5)', isOk)
+  return [
+    series('ok', 'var(--series-1)', isOk, (sums) => sums.requests - sums.errors),
+    ...(broken.values.some(Boolean) ? [broken] : []),
+    series('4xx', 'var(--warn)', (key) => Number(key) >= 400 && Number(key) < 500),
+    series('5xx', ERROR_COLOR, (key) => Number(key) >= 500),
   ]
-  return classes.map(({ name, color, matches }) => ({
-    name,
-    color,
-    values: buckets.map((bucket) => sumGroups(bucket, (key) => matches(Number(key)), (sums) => sums.requests)),
-  }))
 }
 
 function sumGroups(bucket: Bucket, matches: (key: string) => boolean, measure: (sums: GroupSums) => number | null): number {

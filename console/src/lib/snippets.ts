@@ -12,10 +12,9 @@ export interface SnippetChoice {
   origin: string
   /** The raw key, or null if it is no longer in memory. */
   key: string | null
+  /** `auto` for a named model of the organization. */
   provider: string
   model: string
-  /** The format of the request, for providers that may speak another one. */
-  format?: string
 }
 
 /** `sk-gateway-1a2b3c4d…`: the prefix that identifies the key. */
@@ -39,44 +38,48 @@ interface FilledChoice extends SnippetChoice {
   key: string
 }
 
-const formatOf = (format: string | undefined, write: (format: string) => string): string => (format === undefined ? '' : write(format))
+/** Standard clients need a base URL and a key only; the model names its provider. */
+const modelOf = ({ provider, model }: FilledChoice): string => (provider === 'auto' ? model : `${provider}/${model}`)
 
-function curl({ origin, key, provider, model, format }: FilledChoice): string {
-  return `curl ${origin}/v1/chat/completions \\
-  -H "X-Gateway-Key: ${key}" \\
-  -H "X-Gateway-Provider: ${provider}" \\${formatOf(format, (name) => `\n  -H "X-Gateway-Format: ${name}" \\`)}
+function curl(choice: FilledChoice): string {
+  return `curl ${choice.origin}/sdk/v1/chat/completions \\
+  -H "Authorization: Bearer ${choice.key}" \\
   -H "Content-Type: application/json" \\
-  -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello!"}]}'`
+  -d '{"model": "${modelOf(choice)}", "messages": [{"role": "user", "content": "Hello!"}]}'`
 }
 
-function python({ origin, key, provider, model, format }: FilledChoice): string {
+function python(choice: FilledChoice): string {
   return `from openai import OpenAI
 
-client = OpenAI(
-    base_url="${origin}/v1",
-    api_key="${key}",
-    default_headers={"X-Gateway-Key": "${key}", "X-Gateway-Provider": "${provider}"${formatOf(format, (name) => `, "X-Gateway-Format": "${name}"`)}},
-)
+client = OpenAI(base_url="${choice.origin}/sdk/v1", api_key="${choice.key}")
 answer = client.chat.completions.create(
-    model="${model}",
+    model="${modelOf(choice)}",
     messages=[{"role": "user", "content": "Hello!"}],
 )
 print(answer.choices[0].message.content)`
 }
 
-function typescript({ origin, key, provider, model, format }: FilledChoice): string {
+function typescript(choice: FilledChoice): string {
   return `import OpenAI from 'openai'
 
-const client = new OpenAI({
-  baseURL: '${origin}/v1',
-  apiKey: '${key}',
-  defaultHeaders: { 'X-Gateway-Key': '${key}', 'X-Gateway-Provider': '${provider}'${formatOf(format, (name) => `, 'X-Gateway-Format': '${name}'`)} },
-})
+const client = new OpenAI({ baseURL: '${choice.origin}/sdk/v1', apiKey: '${choice.key}' })
 const answer = await client.chat.completions.create({
-  model: '${model}',
+  model: '${modelOf(choice)}',
   messages: [{ role: 'user', content: 'Hello!' }],
 })
 console.log(answer.choices[0].message.content)`
+}
+
+/** The settings of any other client. */
+export function clientSettings(choice: SnippetChoice): { code: string; copy: () => string } {
+  const write = (key: string) =>
+    [
+      `Base URL for OpenAI clients            ${choice.origin}/sdk/v1`,
+      `Base URL for Anthropic and Google      ${choice.origin}/sdk`,
+      `API key                                ${key}`,
+      `Model                                  ${modelOf({ ...choice, key })}`,
+    ].join('\n')
+  return { code: write(choice.key === null ? 'YOUR_KEY' : maskKey(choice.key)), copy: () => write(choice.key ?? 'YOUR_KEY') }
 }
 
 /** curl snippet for a management API call. */

@@ -1,7 +1,17 @@
 /** Routes of this area; the pages are in `pages/org/`. */
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { readAuditSearch, type AuditSearch } from '@/lib/auditSearch'
+import { oneOf, text } from '@/lib/search'
 import { shellRoute } from '@/routes'
+
+/** A link to the form of a new limit, with what it is about. */
+export interface LimitsSearch {
+  new?: '1'
+  user?: string
+  model?: string
+  /** Id of a key. */
+  key?: string
+}
 
 const membersRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -26,6 +36,7 @@ const budgetsRoute = createRoute({
 const limitsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/org/limits',
+  validateSearch: (search: Record<string, unknown>): LimitsSearch => ({ new: oneOf(search['new'], ['1'] as const), user: text(search['user']), model: text(search['model']), key: text(search['key']) }),
   component: lazyRouteComponent(() => import('./org/limits/Limits'), 'Limits'),
 })
 const auditRoute = createRoute({

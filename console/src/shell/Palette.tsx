@@ -1,8 +1,9 @@
 import { useNavigate } from '@tanstack/react-router'
-import { Activity, BookText, Database, FlaskConical, KeyRound, LibraryBig, MessagesSquare, Moon, Rocket, Scale, Search, UserRound, type LucideIcon } from 'lucide-react'
+import { Activity, BookText, Boxes, Database, FlaskConical, KeyRound, LibraryBig, MessagesSquare, Moon, Plug, Rocket, Scale, Search, Send, Sparkles, UserRound, Waypoints, type LucideIcon } from 'lucide-react'
 import { Dialog as Radix } from 'radix-ui'
 import { useId, useMemo, useState, type KeyboardEvent } from 'react'
 import { api } from '@/api/client'
+import { useMe } from '@/api/me'
 import { searchText, term } from '@/lib/query'
 import { cycleTheme } from '@/lib/prefs'
 import { NAV } from './nav'
@@ -17,7 +18,7 @@ interface Entry {
 /** Named things that are listed at most. */
 const MAX_NAMED = 8
 
-/** Command palette: finds pages, prompts, datasets, evals and keys by name, and logs, keys and sessions by id or text. */
+/** Command palette: finds pages and everything that has a name (prompts, models, skills, keys, …) by name, and logs, keys and sessions by id or text. */
 export function Palette({ onClose }: { onClose(): void }) {
   const navigate = useNavigate()
   const [text, setText] = useState('')
@@ -28,7 +29,7 @@ export function Palette({ onClose }: { onClose(): void }) {
     const go = (to: string, search: Record<string, string> = {}) => () => void navigate({ to, search: search as never })
     const pages: Entry[] = NAV.flatMap((group) => group.items.map((item) => ({ name: item.name, hint: group.name, icon: item.icon, run: go(item.to) })))
     const rest: Entry[] = [
-      { name: 'Shelf', hint: 'Skills to adopt', icon: LibraryBig, run: go('/shelf') },
+      { name: 'Shelf', hint: 'Skills to copy', icon: LibraryBig, run: go('/shelf') },
       { name: 'Rubric', hint: 'How skills are judged', icon: Scale, run: go('/skills/rubric') },
       { name: 'First steps', hint: 'Key, snippet, first request', icon: Rocket, run: go('/start') },
       { name: 'Change theme', hint: 'System, light, dark', icon: Moon, run: cycleTheme },
@@ -63,7 +64,7 @@ export function Palette({ onClose }: { onClose(): void }) {
             <Search size={16} className="text-muted" aria-hidden />
             <input
               className="h-11 w-full bg-transparent text-base outline-none"
-              placeholder="Page, prompt, dataset, key, log id, words…"
+              placeholder="Page, prompt, model, key, log id, words…"
               role="combobox"
               aria-label="Search or jump"
               aria-expanded
@@ -88,7 +89,7 @@ export function Palette({ onClose }: { onClose(): void }) {
                 <span className="ml-auto shrink-0 text-xs text-muted">{entry.hint}</span>
               </div>
             ))}
-            {entries.length === 0 && <p className="px-3 py-4 text-muted">Nothing of that name</p>}
+            {entries.length === 0 && <p className="px-3 py-4 text-muted">Nothing found</p>}
           </div>
         </Radix.Content>
       </Radix.Portal>
@@ -104,7 +105,7 @@ interface Named {
   search?: Record<string, string>
 }
 
-/** Prompts, datasets, evals and keys of the organization, loaded with the first letters. */
+/** Everything of the organization that has a name, loaded with the first letters. */
 function useNamed(enabled: boolean): Named[] {
   const options = { enabled, staleTime: 60_000, retry: false, meta: { quiet: true } }
   // Must differ from the limit of the list of prompts: the cache key must not mix infinite and plain queries.
@@ -113,14 +114,26 @@ function useNamed(enabled: boolean): Named[] {
   const datasets = api.useQuery('get', '/api/v1/datasets', params, options)
   const evals = api.useQuery('get', '/api/v1/evals', params, options)
   const keys = api.useQuery('get', '/api/v1/keys', params, options)
+  const me = useMe()
+  const inOrg = { params: { path: { orgId: me.orgId }, ...params.params } }
+  const models = api.useQuery('get', '/api/v1/orgs/{orgId}/models', inOrg, options)
+  const providers = api.useQuery('get', '/api/v1/orgs/{orgId}/providers', inOrg, options)
+  const apps = api.useQuery('get', '/api/v1/orgs/{orgId}/apps', inOrg, options)
+  const skills = api.useQuery('get', '/api/v1/skills', params, { ...options, enabled: enabled && me.hasEntitlement('skill_marketplace') })
+  const webhooks = api.useQuery('get', '/api/v1/webhooks', params, { ...options, enabled: enabled && me.hasEntitlement('webhooks') })
   return useMemo(
     () => [
       ...(prompts.data?.prompts ?? []).map((one) => ({ name: `${one.namespace}/${one.slug}`, hint: 'Prompt', icon: BookText, to: `/prompts/${one.namespace}/${one.slug}` })),
       ...(datasets.data?.datasets ?? []).map((one) => ({ name: one.name, hint: 'Dataset', icon: Database, to: `/datasets/${one.id}` })),
       ...(evals.data?.evals ?? []).map((one) => ({ name: one.name, hint: 'Eval', icon: FlaskConical, to: `/evals/${one.id}` })),
       ...(keys.data?.keys ?? []).filter((one) => one.revoked_at === null).map((one) => ({ name: one.name, hint: 'Key', icon: KeyRound, to: '/keys', search: { q: one.name } })),
+      ...(models.data?.models ?? []).map((one) => ({ name: one.name, hint: 'Model', icon: Waypoints, to: `/models/${one.id}` })),
+      ...(skills.data?.skills ?? []).map((one) => ({ name: one.name, hint: 'Skill', icon: Sparkles, to: `/skills/${one.id}` })),
+      ...(providers.data?.providers ?? []).map((one) => ({ name: one.name, hint: 'Provider', icon: Plug, to: '/providers', search: { q: one.name } })),
+      ...(webhooks.data?.webhooks ?? []).map((one) => ({ name: one.url, hint: 'Webhook', icon: Send, to: `/webhooks/${one.id}` })),
+      ...(apps.data?.apps ?? []).map((one) => ({ name: one.name, hint: 'App', icon: Boxes, to: '/org/apps' })),
     ],
-    [prompts.data, datasets.data, evals.data, keys.data],
+    [prompts.data, datasets.data, evals.data, keys.data, models.data, skills.data, providers.data, webhooks.data, apps.data],
   )
 }
 

@@ -10,9 +10,9 @@ import { Button, DateRange, Menu, MenuItem, MenuLabel, MenuLine } from '@/ui'
 import { docsOf } from './nav'
 import { OrgSwitcher } from './OrgSwitcher'
 
-/** Pages that show data of a time range. */
-function hasRange(path: string): boolean {
-  return path === '/' || /^\/(logs|sessions|usage|models|replays\/new)(\/|$)/.test(path)
+/** Pages that show data of a time range: not one session, prices, or a model that is not there yet. */
+function hasRange(path: string, view?: unknown): boolean {
+  return path === '/' || (/^\/(logs|sessions|usage|models|replays\/new)(\/(?!new$)|$)/.test(path) && !path.startsWith('/sessions/') && view !== 'prices')
 }
 
 interface TopBarProps {
@@ -25,7 +25,7 @@ const THEME = { system: Monitor, light: Sun, dark: Moon }
 
 export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
   const prefs = usePrefs()
-  const search = useSearch({ strict: false }) as RangeSearch
+  const search = useSearch({ strict: false }) as RangeSearch & { view?: unknown }
   const navigate = useNavigate()
   const path = useLocation({ select: (location) => location.pathname })
   const Theme = THEME[prefs.theme]
@@ -43,7 +43,7 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
       </button>
       <div className="ml-auto flex items-center gap-1">
         <Button kind="ghost" square className="md:hidden" aria-label="Search or jump" icon={<Search size={16} aria-hidden />} onClick={onPalette} />
-        {hasRange(path) && <DateRange value={search} onChange={setRange} />}
+        {hasRange(path, search.view) && <DateRange value={search} onChange={setRange} />}
         <Button kind="ghost" className="max-lg:hidden" title="Zone in which times are shown" onClick={() => setPrefs({ zone: prefs.zone === 'utc' ? 'local' : 'utc' })}>
           <span className="text-xs text-muted">
             <span className="sr-only">Zone: </span>

@@ -59,14 +59,17 @@ export const NAV: readonly NavGroup[] = [
       { to: '/org/budgets', name: 'Budgets', icon: Wallet, docs: 'budgets' },
       { to: '/org/limits', name: 'Limits', icon: Gauge, docs: 'limits' },
       { to: '/org/audit', name: 'Audit log', icon: ScrollText, docs: 'audit' },
-      { to: '/org/settings', name: 'Settings', icon: Cog, docs: 'configuration' },
+      { to: '/org/settings', name: 'Settings', icon: Cog, docs: 'access' },
     ],
   },
 ]
 
-/** The documentation of the page at this path, or its home. */
+/** Pages that the navigation does not list. */
+const OTHER_DOCS: Readonly<Record<string, string>> = { '/account': 'access', '/shelf': 'skills' }
+
+/** The documentation of the page at this path, or the quick start. */
 export function docsOf(path: string): string {
   const items = NAV.flatMap((group) => group.items)
   const found = items.find(({ to }) => path === to || (to !== '/' && path.startsWith(`${to}/`)))
-  return `/console/docs/${found?.docs ?? ''}`
+  return `/console/docs/${found?.docs ?? OTHER_DOCS[path] ?? 'quick-start'}`
 }

@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react'
 import { cx } from '@/lib/cx'
+import { isFailed } from '@/lib/failureState'
 
 export type Tone = 'ok' | 'warn' | 'err' | 'accent' | 'muted'
 
@@ -36,14 +37,15 @@ export function statusTone(status: number): Tone {
   return status >= 200 && status < 400 ? 'ok' : 'muted'
 }
 
-/** `● 502 error` */
+/** `● 502 error`. A failure inside a 200 is one too. */
 export function HttpStatus({ status, code, short }: { status: number; code?: string | null; short?: boolean }) {
-  const tone = statusTone(status)
-  const word = tone === 'ok' ? 'ok' : (code ?? (status >= 500 ? 'error' : 'refused'))
+  const failed = isFailed({ status, error_code: code })
+  const tone = failed && status < 400 ? 'err' : statusTone(status)
+  const word = failed ? (code ?? (status >= 500 ? 'error' : 'refused')) : 'ok'
   return (
     <Status tone={tone} title={`${status} ${word}`}>
       <span className="tabular-nums">{status}</span>
-      <span className={short ? 'sr-only' : tone === 'ok' ? 'text-muted' : undefined}>{word}</span>
+      <span className={short ? 'sr-only' : failed ? undefined : 'text-muted'}>{word}</span>
     </Status>
   )
 }

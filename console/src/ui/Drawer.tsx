@@ -25,7 +25,7 @@ export function DockedDrawer({ children, open, onClose, label, head, content }: 
   const { drawerWidth } = usePrefs()
   const [width, setWidth] = useState(drawerWidth)
   const [full, setFull] = useState(false)
-  const panel = useRef<HTMLElement>(null)
+  const panel = useRef<HTMLDivElement>(null)
   const opener = useRef<Element | null>(null)
 
   useShortcuts({ Escape: onClose, f: () => setFull((now) => !now) }, open)
@@ -59,7 +59,7 @@ export function DockedDrawer({ children, open, onClose, label, head, content }: 
     <div className="flex min-h-0 min-w-0 flex-1">
       <div className={open ? (full ? 'hidden' : 'hidden min-h-0 min-w-0 flex-1 flex-col lg:flex') : 'flex min-h-0 min-w-0 flex-1 flex-col'}>{children}</div>
       {open && (
-        <aside
+        <div
           ref={panel}
           role="dialog"
           aria-label={label}
@@ -88,7 +88,7 @@ export function DockedDrawer({ children, open, onClose, label, head, content }: 
             <Button kind="ghost" size="sm" square aria-label="Close (Esc)" icon={<X size={16} aria-hidden />} onClick={onClose} />
           </header>
           <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">{content}</div>
-        </aside>
+        </div>
       )}
     </div>
   )

@@ -47,7 +47,7 @@ export function ErrorPanel({ error, onRetry, what = 'this' }: ErrorPanelProps) {
 function titleOf(error: ApiError, what: string): string {
   if (error.status === OFFLINE) return 'The gateway cannot be reached'
   if (error.status === 403) return `You may not see ${what}`
-  if (error.status === 404) return 'There is no such thing here'
+  if (error.status === 404) return 'Not found'
   if (error.status === 429) return 'Too many requests'
   return `Could not load ${what}`
 }

@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react'
 import type { Action } from '@/lib/useAction'
 import { Button } from './Button'
 import { Dialog, type DialogProps } from './Dialog'
@@ -9,12 +10,14 @@ interface FormDialogProps extends Pick<DialogProps, 'title' | 'description' | 's
   /** "Create key" */
   submit: string
   blocked?: string | false | undefined
+  /** Another button beside the submit button. */
+  also?: ReactNode
   /** Names of the fields that display their own errors. */
   fields?: readonly string[]
 }
 
 /** Form dialog. Server errors are shown at their field, or below the form if no field matches. */
-export function FormDialog({ action, submit, blocked, fields = [], children, onClose, ...rest }: FormDialogProps) {
+export function FormDialog({ action, submit, blocked, also, fields = [], children, onClose, ...rest }: FormDialogProps) {
   const isShown = Object.keys(action.fields).some((field) => fields.includes(field))
   return (
     <Dialog
@@ -25,6 +28,7 @@ export function FormDialog({ action, submit, blocked, fields = [], children, onC
       actions={
         <>
           <Button onClick={onClose}>Cancel</Button>
+          {also}
           <Button kind="primary" type="submit" busy={action.busy} blocked={blocked}>
             {submit}
           </Button>

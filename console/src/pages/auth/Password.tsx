@@ -13,7 +13,7 @@ export function Password() {
     setCurrent('')
     setNext('')
     await invalidate('/api/v1/auth')
-    toast('Your password is changed')
+    toast('Password changed')
   })
   const submit = (event: FormEvent): void => {
     event.preventDefault()

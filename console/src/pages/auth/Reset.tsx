@@ -16,7 +16,7 @@ export function Reset() {
       action="Set password"
       onSubmit={async ({ password = '' }) => {
         await resetPassword(token, password)
-        toast('Your password is changed')
+        toast('Password changed')
         await navigate({ to: '/login', search: {} })
       }}
       below={<ToSignIn />}

@@ -10,7 +10,7 @@ export function UseIt({ model }: { model: string }) {
       <Section title="With the gateway’s own API">
         <Snippets label="Language" snippets={ownSnippets(location.origin, name)} />
         <p className="mt-2 text-xs text-muted">
-          Take a key from <Link to="/keys" className="text-accent underline">Keys</Link>. With <code>auto</code> as the organization’s default provider, the header X-Gateway-Provider can be left out.
+          Any OpenAI client works with this base URL and a key from <Link to="/keys" className="text-accent underline">Keys</Link>. Anthropic and Google SDKs use <code>{location.origin}/sdk</code>: see <a href="/console/docs/sdk" className="text-accent underline">Standard clients</a>.
         </p>
       </Section>
       <DialectSnippets model={name} />

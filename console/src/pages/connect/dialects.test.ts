@@ -13,9 +13,11 @@ test('each dialect has a snippet with its address, the model and a key', () => {
   }
 })
 
-test('the own API takes the name with auto', () => {
+test('the own API takes the name and a key only', () => {
   for (const { code, dialect } of ownSnippets(ORIGIN, 'smart')) {
     expect(dialect).toBeNull()
-    expect(code).toMatch(/X-Gateway-Provider["']?: ["']?auto/)
+    expect(code).toContain(`${ORIGIN}/sdk/v1`)
+    expect(code).toMatch(/["']smart["']/)
+    expect(code).not.toContain('X-Gateway')
   }
 })

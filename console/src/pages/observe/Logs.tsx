@@ -4,6 +4,8 @@ import { api } from '@/api/client'
 import { ApiError } from '@/api/error'
 import type { LogRow } from '@/api/logs'
 import { useSession } from '@/api/session'
+import { useMe } from '@/api/me'
+import { growingColors } from '@/charts/assign'
 import { useWidth } from '@/charts/useWidth'
 import { plural } from '@/lib/format'
 import { ROW_HEIGHT, useLogsPrefs, usePrefs } from '@/lib/prefs'
@@ -17,8 +19,10 @@ import { WithLogDrawer } from './log/LogDrawer'
 import { Announcer } from './logs/Announcer'
 import { logColumns, visibleColumns } from './logs/columns'
 import { ColumnsMenu } from './logs/ColumnsMenu'
+import { firstOfDay } from './logs/days'
 import { ExportDialog } from './logs/ExportDialog'
 import { Facets } from './logs/Facets'
+import { limitOf } from './logs/limitOf'
 import { LiveBadge } from './logs/LiveBadge'
 import { LogsEmpty } from './logs/LogsEmpty'
 import { PartialNote } from './logs/Partial'
@@ -51,7 +55,12 @@ export function Logs() {
   const [exporting, setExporting] = useState<'all' | 'selected' | null>(null)
   const queryBox = useRef<HTMLInputElement>(null)
   const { list, rows, query, lastPage, pending, latest, received, live, state, bounds, showPending } = useLogRows(search, paused || !atTop)
+  const [providerColor] = useState(growingColors)
   const keys = api.useQuery('get', '/api/v1/keys', { params: { query: { limit: 200 } } }, { staleTime: 60_000 })
+  const { orgId } = useMe()
+  const ofOrg = { params: { path: { orgId }, query: { limit: 200 } } }
+  const apps = api.useQuery('get', '/api/v1/orgs/{orgId}/apps', ofOrg, { staleTime: 60_000, enabled: prefs.columns['app'] === true })
+  const teams = api.useQuery('get', '/api/v1/orgs/{orgId}/teams', ofOrg, { staleTime: 60_000, enabled: prefs.columns['team'] === true })
   const text = search.query ?? ''
   const effective = effectiveQuery(search)
   const selection = useSelection(`${effective} ${search.sort ?? ''}`, rows)
@@ -65,12 +74,15 @@ export function Logs() {
   const clear = () => set({ query: undefined })
 
   const withDate = Date.parse(bounds.to) - Date.parse(bounds.from) > DAY_MS
-  const all = useMemo(() => logColumns({ zone, withDate, keyName: (id) => keys.data?.keys.find((key) => key.id === id)?.name ?? id.slice(0, 8) }), [zone, withDate, keys.data])
   const order = orderOf(search.sort)
+  const isFirstOfDay = useMemo(() => (withDate && order.field === 'time' ? firstOfDay(rows, order.ascending, zone) : () => false), [withDate, order.field, order.ascending, rows, zone])
+  const all = useMemo(() => {
+    const named = (list: readonly { id: string; name: string }[] | undefined) => (id: string) => list?.find((one) => one.id === id)?.name ?? id.slice(0, 8)
+    return logColumns({ zone, withDate, keyName: named(keys.data?.keys), appName: named(apps.data?.apps), teamName: named(teams.data?.teams), providerColor, isFirstOfDay })
+  }, [zone, withDate, keys.data, apps.data, teams.data, providerColor, isFirstOfDay])
   const wide = width >= SIDEBAR_FROM
   const showSidebar = wide && prefs.facets === 'open' && search.log === undefined
   const columns = visibleColumns(all, width - (showSidebar ? 224 : 0), prefs)
-  const orgId = session?.orgId ?? ''
   const { log: _log, tab: _tab, ...view } = search
   const viewSearch = Object.fromEntries(Object.entries(view).filter((entry): entry is [string, string] => typeof entry[1] === 'string')) as ViewSearch
 
@@ -128,8 +140,10 @@ export function Logs() {
             facets={{ open: wide ? prefs.facets === 'open' : filtersOpen, onToggle: () => (wide ? setLogsPrefs({ facets: prefs.facets === 'open' ? 'closed' : 'open' }) : setFiltersOpen(true)) }}
             own={{ own: search.own, blocked: hasField(text, 'source'), onChange: (own) => set({ own }) }}
             pause={live ? { paused, onToggle: togglePause } : null}
+            onGroup={(by) => void navigate({ to: '/usage', search: { by, query: text || undefined, own: search.own } })}
             onExport={() => setExporting('all')}
             onAlert={() => void navigate({ to: '/alerts', search: { new: 'yes', query: effective || undefined } })}
+            onLimit={() => void navigate({ to: '/org/limits', search: limitOf(text, keys.data?.keys ?? []) })}
             onReplay={() => void navigate({ to: '/replays/new', search: { query: text || undefined } })}
             end={<ColumnsMenu columns={all} width={width} prefs={prefs} onChange={setLogsPrefs} />}
           >

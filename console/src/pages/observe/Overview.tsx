@@ -2,7 +2,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router'
 import { lazy, Suspense, type ComponentType } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { pollingOptions } from '@/api/query'
-import { TimeChart } from '@/charts/TimeChart'
+import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
 import { compact, duration, money, moneyTicks, percent, plural, zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { withOwnCalls, type OwnCalls } from '@/lib/query'
@@ -66,16 +66,18 @@ function useSeries(range: Range, own: OwnCalls) {
 
 function Board({ range, own, series }: { range: Range; own: OwnCalls; series: ReturnType<typeof useSeries> }) {
   const { query, byStatus, byModel } = series
+  // One assignment of colours for the chart and the table of models.
+  const costs = topSeries(byModel.data?.buckets ?? [], (sums) => sums.cost_usd)
   // What was loaded stays when a later request fails.
   const failed = [byStatus, byModel].filter((query) => query.isError && !query.data)
   if (failed[0]) return <ErrorPanel error={failed[0].error} what="the usage" onRetry={() => failed.forEach((query) => void query.refetch())} />
   return (
     <>
       <SummaryStats range={range} query={query} />
-      {byStatus.data && byModel.data ? <Charts range={range} own={own} buckets={byStatus.data.buckets} models={byModel.data.buckets} /> : <LoadingCharts />}
+      {byStatus.data && byModel.data ? <Charts range={range} own={own} buckets={byStatus.data.buckets} models={byModel.data.buckets} costs={costs} /> : <LoadingCharts />}
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <Suspense fallback={null}>
-          <Tables range={range} own={own} />
+          <Tables range={range} own={own} costs={costs} />
           <TopUsers />
           <LimitsCard />
         </Suspense>
@@ -90,9 +92,10 @@ interface ChartsProps {
   buckets: readonly Bucket[]
   /** The same buckets by model. */
   models: readonly Bucket[]
+  costs: TimeSeries[]
 }
 
-function Charts({ range, own, buckets, models }: ChartsProps) {
+function Charts({ range, own, buckets, models, costs }: ChartsProps) {
   const navigate = useNavigate()
   const { zone } = usePrefs()
   const { interval } = range
@@ -109,7 +112,7 @@ function Charts({ range, own, buckets, models }: ChartsProps) {
   return (
     <div className="grid gap-4 lg:grid-cols-2">
       <TimeChart {...shared} title="Requests" kind="bars" whole series={statusSeries(buckets)} format={compact} summary={`${plural(requests, 'request')}, ${percent(requests === 0 ? null : total((bucket) => bucket.errors) / requests)} errors`} />
-      <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={topSeries(models, (sums) => sums.cost_usd)} format={money} formatTicks={moneyTicks} summary={money(total((bucket) => bucket.cost_usd))} />
+      <TimeChart {...shared} title="Cost" kind="bars" starts={bucketStarts(models)} series={costs} format={money} formatTicks={moneyTicks} summary={money(total((bucket) => bucket.cost_usd))} />
       <TimeChart
         {...shared}
         title="Latency"

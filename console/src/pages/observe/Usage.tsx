@@ -21,7 +21,7 @@ export function Usage() {
         value={search.view ?? 'spend'}
         onChange={(view) => set({ view })}
         items={[
-          { value: 'spend', label: 'Spend', content: <Spend by={search.by ?? 'model'} query={search.query ?? ''} own={search.own} onChange={set} /> },
+          { value: 'spend', label: 'Spend', content: <Spend by={search.by ?? 'model'} query={search.query ?? ''} own={search.own} sort={search.sort} onChange={set} /> },
           { value: 'prices', label: 'Prices', content: <Prices q={search.q ?? ''} onSearch={(q) => set({ q: q || undefined })} /> },
         ]}
       />

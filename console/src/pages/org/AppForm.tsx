@@ -24,7 +24,7 @@ export function AppForm({ app, teams, onClose }: Props) {
     if (app) await unwrap(client.PUT('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/apps', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
-    toast(`${body.name} is ${app ? 'changed' : 'registered'}`)
+    toast(`${body.name} ${app ? 'saved' : 'registered'}`)
     onClose()
   })
   return (

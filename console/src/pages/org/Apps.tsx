@@ -59,7 +59,7 @@ export function Apps() {
   const remove = async (app: App): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } } }))
     await invalidate('/api/v1/orgs', '/api/v1/keys')
-    toast(`${app.name} is unregistered`)
+    toast(`${app.name} unregistered`)
   }
   return (
     <Page title="Apps" about="Group keys by application." actions={apps.length > 0 && create}>
@@ -69,7 +69,7 @@ export function Apps() {
         <ErrorPanel error={list.error} what="the applications" onRetry={() => void list.refetch()} />
       ) : apps.length === 0 ? (
         <Empty icon={<Boxes size={24} aria-hidden />} title="No apps yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/apps`, { name: 'Checkout' })} />}>
-          Give each program an app and its keys to it: then you see what each one uses, and can limit it.
+          Register each application and assign its keys to track and limit usage.
         </Empty>
       ) : (
         <Section flush>
@@ -80,7 +80,7 @@ export function Apps() {
       {editing && <AppForm app={editing.app} teams={teams.data?.teams ?? []} onClose={() => setEditing(null)} />}
       {removing && (
         <ConfirmDialog open onClose={() => setRemoving(null)} title={`Unregister ${removing.name}?`} action="Unregister app" onConfirm={() => remove(removing)}>
-          Its keys go on working and belong to no app. What it used stays in the logs. Its budgets are deleted.
+          Its keys keep working without an app. Its past usage stays in the logs. Its budgets are deleted.
         </ConfirmDialog>
       )}
     </Page>

@@ -11,6 +11,7 @@ import { LogSettings } from './settings/LogSettings'
 import { MemberKeys } from './settings/MemberKeys'
 import { NameForm } from './settings/NameForm'
 import { PlanChoice } from './settings/PlanChoice'
+import { Quotas } from './settings/Quotas'
 
 export function Settings() {
   const { orgId } = useMe()
@@ -42,6 +43,9 @@ export function Settings() {
             </Section>
             <Section title="Plan">
               <PlanChoice key={org.plan} org={org} />
+            </Section>
+            <Section title="Quotas">
+              <Quotas />
             </Section>
             <Section title="Keys of members">
               <MemberKeys key={JSON.stringify(org.settings.self_service_keys)} org={org} />

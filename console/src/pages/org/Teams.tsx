@@ -35,7 +35,7 @@ export function Teams() {
   const remove = async (team: Team): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/teams/{teamId}', { params: { path: { orgId, teamId: team.id } } }))
     await invalidate('/api/v1/orgs')
-    toast(`${team.name} is deleted`)
+    toast(`${team.name} deleted`)
   }
   return (
     <Page title="Teams" about="Track usage and set budgets per team." actions={teams.length > 0 && create}>
@@ -45,7 +45,7 @@ export function Teams() {
         <ErrorPanel error={list.error} what="the teams" onRetry={() => void list.refetch()} />
       ) : teams.length === 0 ? (
         <Empty icon={<Building2 size={24} aria-hidden />} title="No teams yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/teams`, { name: 'Search' })} />}>
-          A team groups people and applications, so that what they use is added up and can be limited.
+          A team groups people and apps to track and limit their usage.
         </Empty>
       ) : (
         <>
@@ -79,7 +79,7 @@ export function Teams() {
       {editing && <TeamForm team={editing.team} onClose={() => setEditing(null)} />}
       {removing && (
         <ConfirmDialog open onClose={() => setRemoving(null)} title={`Delete ${removing.name}?`} action="Delete team" onConfirm={() => remove(removing)}>
-          Its people stay in the organization, its applications belong to no team. Budgets of the team are deleted.
+          Its members stay in the organization, and its apps keep working without a team. Its budgets are deleted.
         </ConfirmDialog>
       )}
     </Page>
@@ -96,7 +96,7 @@ function TeamForm({ team, onClose }: { team: Team | null; onClose: () => void })
     if (team) await unwrap(client.PUT('/api/v1/orgs/{orgId}/teams/{teamId}', { params: { path: { orgId, teamId: team.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/teams', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
-    toast(`${body.name} is ${team ? 'changed' : 'created'}`)
+    toast(`${body.name} ${team ? 'saved' : 'created'}`)
     onClose()
   })
   return (

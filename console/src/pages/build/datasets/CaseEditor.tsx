@@ -68,7 +68,7 @@ export function CaseEditor({ datasetId, value, frozen, onSaved, onDeleted }: Cas
       </div>
       {permissionReason && <p className="text-xs text-muted">{permissionReason}</p>}
       <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title="Delete this case?" action="Delete case" onConfirm={remove}>
-        It leaves the working copy. Versions that were frozen keep it.
+        It is removed from the working copy. Frozen versions keep it.
       </ConfirmDialog>
     </form>
   )

@@ -90,7 +90,7 @@ export function Cases({ dataset, search, set, about, actions, links, onImport }:
             <SkeletonRows rows={12} height={ROW_HEIGHT[density]} />
           ) : cases.length === 0 ? (
             <Empty title="No cases yet" action={<Button kind="primary" needs="member" onClick={onImport}>Import a file</Button>} more={<Code label="Lines of JSON" code={'{"input": "What is 2 + 2?", "expected": "4"}\n{"input": {"question": "Capital of France?"}, "expected": "Paris", "metadata": {"topic": "geography"}}'} />}>
-              A case is an input, what is expected of it, and whatever else you want to keep beside it.
+              A case is an input, the expected answer, and any other data you want to keep with it.
             </Empty>
           ) : (
             <VirtualTable label="Cases" columns={columns} rows={cases} rowId={(row) => row.id} rowHeight={ROW_HEIGHT[density]} rowCount={list.hasNextPage ? -1 : cases.length + 1} selected={open ?? cursor} onOpen={(row) => set({ case: row.id })} onMove={move} onEnd={onEnd} />

@@ -37,7 +37,7 @@ export function EvalPage() {
 
 function Loaded({ value }: { value: Schemas['Eval'] }) {
   const navigate = useNavigate()
-  const [open, setOpen] = useState<'edit' | 'delete' | 'dataset' | 'logs' | null>(null)
+  const [open, setOpen] = useState<'edit' | 'judge' | 'delete' | 'dataset' | 'logs' | null>(null)
   const close = () => setOpen(null)
   const permissionReason = usePermissionReason('member')
   const path = { evalId: value.id }
@@ -86,12 +86,12 @@ function Loaded({ value }: { value: Schemas['Eval'] }) {
         </div>
         <Section title="Definition">
           <div className="flex flex-col gap-3">
-            <Switch label="Judge new requests" hint={permissionReason ?? (value.sample_rate === 0 ? 'Off: it runs only when you start it. Turn it on to choose a share of requests.' : `${percent(value.sample_rate)} of requests, as they arrive`)} checked={isSampling} disabled={permissionReason !== null} onChange={(event) => (value.sample_rate === 0 ? setOpen('edit') : void toggle(event.target.checked))} />
+            <Switch label="Judge new requests" hint={permissionReason ?? (value.sample_rate === 0 ? 'Off: the eval runs only when you start it. Turn it on to choose a share of requests.' : `${percent(value.sample_rate)} of requests, as they arrive`)} checked={isSampling} disabled={permissionReason !== null} onChange={(event) => (value.sample_rate === 0 ? setOpen('judge') : void toggle(event.target.checked))} />
             <Json value={value.config} label="Config" />
           </div>
         </Section>
       </div>
-      {open === 'edit' && <EvalForm value={value} onClose={close} onSaved={() => toast('Saved')} />}
+      {(open === 'edit' || open === 'judge') && <EvalForm value={value} judging={open === 'judge'} onClose={close} onSaved={() => toast('Saved')} />}
       {open === 'dataset' && <RunOnDataset evalId={value.id} onClose={close} />}
       {open === 'logs' && <RunOnLogs evalId={value.id} onClose={close} />}
       <ConfirmDialog open={open === 'delete'} onClose={close} title={`Delete eval ${value.name}?`} action="Delete eval" typeToConfirm={value.name} onConfirm={remove}>

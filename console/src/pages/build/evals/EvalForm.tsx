@@ -11,9 +11,14 @@ import { TryIt } from './TryIt'
 
 type Eval = Schemas['Eval']
 
+/** Share of new requests that are judged once that is switched on. */
+const DEFAULT_RATE = 0.1
+
 interface EvalFormProps {
   /** Omitted for a new eval. */
   value?: Eval
+  /** Opens with the judging of new requests switched on. */
+  judging?: boolean
   onClose(): void
   onSaved(saved: Eval): void
 }
@@ -29,18 +34,18 @@ export function EvalForm(props: EvalFormProps) {
   )
 }
 
-function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluators: readonly Schemas['Evaluator'][] }) {
+function Form({ value, judging = false, evaluators, onClose, onSaved }: EvalFormProps & { evaluators: readonly Schemas['Evaluator'][] }) {
   const [name, setName] = useState(value?.name ?? '')
   const [chosen, setChosen] = useState(value?.evaluator ?? 'contains')
   const evaluator = evaluators.find((one) => one.evaluator === chosen) ?? evaluators[0]
   const fields = fieldsOf(evaluator?.config)
   const [typed, setTyped] = useState<FormValues>(() => toFormValues(fields, value?.config))
-  const [enabled, setEnabled] = useState(value?.enabled ?? true)
-  const [rate, setRate] = useState(value?.sample_rate ?? 0)
+  const [enabled, setEnabled] = useState(judging || (value !== undefined && value.enabled && value.sample_rate > 0))
+  const [rate, setRate] = useState(value?.sample_rate || DEFAULT_RATE)
   const [touched, setTouched] = useState(false)
   const { value: config, problems } = parseFormValues(fields, typed)
   const isValid = Object.keys(problems).length === 0
-  const body = { name, type: evaluator?.type ?? 'static', evaluator: evaluator?.evaluator ?? '', config, enabled, sample_rate: rate }
+  const body = { name, type: evaluator?.type ?? 'static', evaluator: evaluator?.evaluator ?? '', config, enabled, sample_rate: enabled ? rate : (value?.sample_rate ?? 0) }
   const save = useAction(async () => {
     setTouched(true)
     if (!isValid) return
@@ -75,7 +80,7 @@ function Form({ value, evaluators, onClose, onSaved }: EvalFormProps & { evaluat
       {evaluator && <p className="text-xs text-muted">{evaluator.description}</p>}
       <SchemaFields fields={fields} typed={typed} problems={touched ? { ...problems, ...refused } : refused} onChange={(next) => { setTyped(next); save.reset() }} />
       <OnlineSampling enabled={enabled} rate={rate} isJudge={evaluator?.type === 'llm'} onEnabled={setEnabled} onRate={setRate} error={save.fields['sample_rate']} />
-      <TryIt definition={body} blocked={isValid ? false : 'Fill in what is needed first'} />
+      <TryIt definition={body} blocked={isValid ? false : 'Fill in the required fields first'} />
     </FormDialog>
   )
 }
@@ -97,14 +102,14 @@ function OnlineSampling({ enabled, rate, isJudge, error, onEnabled, onRate }: On
   const requests = usage.data?.requests
   return (
     <div className="flex flex-col gap-2">
-      <Switch label="Judge new requests" checked={enabled} onChange={(event) => onEnabled(event.target.checked)} />
+      <Switch label="Judge new requests" hint={enabled ? undefined : 'Off: the eval runs only when you start it'} checked={enabled} onChange={(event) => onEnabled(event.target.checked)} />
       {enabled && (
         <Field
           label={`Share of new requests: ${percent(rate)}`}
           error={error}
-          hint={rate === 0 ? 'It runs only when you start it' : requests === undefined ? undefined : `About ${compact(Math.round(requests * rate))} verdicts a day, going by the last one${isJudge ? '; each is a call of a model' : ''}`}
+          hint={requests === undefined ? undefined : `About ${compact(Math.round(requests * rate))} verdicts a day, based on yesterday${isJudge ? '; each one calls a model' : ''}`}
         >
-          <Input type="range" className="!border-0 !px-0 accent-accent" min={0} max={1} step={0.01} value={rate} onChange={(event) => onRate(Number(event.target.value))} />
+          <Input type="range" className="!border-0 !px-0 accent-accent" min={0.01} max={1} step={0.01} value={rate} onChange={(event) => onRate(Number(event.target.value))} />
         </Field>
       )}
     </div>

@@ -57,7 +57,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
   const columns: Column<Eval>[] = [
     { key: 'name', header: 'Eval', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'evaluator', header: 'By', cell: (row) => <span className="whitespace-nowrap"><code>{row.evaluator}</code> <Badge>{row.type}</Badge></span> },
-    { key: 'live', header: 'New requests', from: 'sm', cell: (row) => (row.enabled && row.sample_rate > 0 ? <Status tone="ok">{percent(row.sample_rate)} judged</Status> : <Status tone="muted">{row.enabled ? 'on demand' : 'off'}</Status>) },
+    { key: 'live', header: 'New requests', from: 'sm', cell: (row) => (row.enabled && row.sample_rate > 0 ? <Status tone="ok">{percent(row.sample_rate)} judged</Status> : <Status tone="muted">on demand</Status>) },
     { key: 'run', header: 'Last run', from: 'sm', cell: (row) => <LastRun run={lastRuns.get(String(row.id))} now={now} /> },
     { key: 'changed', header: 'Changed', from: 'md', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
@@ -66,7 +66,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
   if (evals.length === 0) {
     return (
       <Empty icon={<FlaskConical size={24} aria-hidden />} title="No evals yet" action={<Button kind="primary" needs="member" onClick={onCreate}>New eval</Button>}>
-        An eval gives a verdict on an answer: is it JSON, does it contain a word, is it close to what was expected, or does another model find it good.
+        An eval gives a verdict on an answer: is it JSON, does it contain a word, is it close to the expected answer, or does another model approve it.
       </Empty>
     )
   }

@@ -133,7 +133,7 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
 function RunCost({ run }: { run: Run }) {
   const { usage } = useRunUsage(run)
   if (!usage || usage.requests === 0) return <Stat label="Cost" value="–" note={usage ? 'no model was called' : undefined} />
-  return <Stat label="Cost" value={usage.cost_usd === null ? 'no price' : money(usage.cost_usd)} note={`${plural(usage.requests, 'call')}, p50 ${duration(usage.p50_ms)}`} />
+  return <Stat label="Cost" value={usage.cost_usd === null ? 'no price' : money(usage.cost_usd)} note={`${plural(usage.requests, 'call')}, p50 ${duration(usage.p50_ms)}, p95 ${duration(usage.p95_ms)}`} />
 }
 
 /** Progress bar of passed and failed items. */

@@ -104,7 +104,7 @@ export function RunOnDataset({ evalId, datasetId, version, initial, compareWith,
                   <ModelPicker provider={target.provider} model={target.model} onChange={(provider, model) => change(at, { provider, model })} />
                   <PromptPicker value={target.prompt} onChange={(prompt) => change(at, { prompt })} none="None: the input is the user message" />
                 </div>
-                <Button size="sm" kind="ghost" square aria-label={`Remove model ${at + 1}`} blocked={targets.length === 1 && 'One model must stay'} icon={<X size={14} aria-hidden />} onClick={() => setTargets(targets.toSpliced(at, 1))} />
+                <Button size="sm" kind="ghost" square aria-label={`Remove model ${at + 1}`} blocked={targets.length === 1 && 'At least one model is needed'} icon={<X size={14} aria-hidden />} onClick={() => setTargets(targets.toSpliced(at, 1))} />
               </li>
             ))}
           </ol>

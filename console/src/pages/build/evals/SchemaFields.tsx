@@ -1,4 +1,4 @@
-import type { SchemaField, FormValues } from '@/lib/schemaForm'
+import { fieldName, type FormValues, type SchemaField } from '@/lib/schemaForm'
 import { Field, Input, Select, TextArea } from '@/ui'
 
 interface SchemaFieldsProps {
@@ -22,8 +22,8 @@ export function SchemaFields({ fields, typed, problems, onChange }: SchemaFields
 }
 
 function labelOf(field: SchemaField): string {
-  const words = field.name.replaceAll('_', ' ')
-  return `${words.charAt(0).toUpperCase()}${words.slice(1)}${field.required ? '' : ' (optional)'}`
+  const note = field.required ? '' : field.alternative === null ? ' (optional)' : ` (this or “${fieldName(field.alternative)}”)`
+  return `${fieldName(field.name)}${note}`
 }
 
 function Control({ field, value, onChange }: { field: SchemaField; value: string; onChange(value: string): void }) {

@@ -66,7 +66,7 @@ async function waitForRun(started: Schemas['EvalRun']): Promise<Schemas['EvalRun
   const end = Date.now() + TRIAL_TIMEOUT_MS
   for (let run = started; ; ) {
     if (!isRunning(run)) return run
-    if (Date.now() > end) throw new ApiError(0, { code: 'timeout', message: 'It takes too long here. Save the eval and order a run.' })
+    if (Date.now() > end) throw new ApiError(0, { code: 'timeout', message: 'This is taking too long. Save the eval and start a run instead.' })
     await new Promise((done) => setTimeout(done, 500))
     run = await unwrap(client.GET('/api/v1/evals/runs/{runId}', { params: { path: { runId: run.id } } }))
   }

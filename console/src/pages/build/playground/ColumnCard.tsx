@@ -46,32 +46,32 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
           )}
           <Menu trigger={<Button square size="sm" kind="ghost" aria-label={`More of column ${number}`} icon={<EllipsisVertical size={14} aria-hidden />} />}>
             <MenuItem icon={<SlidersHorizontal size={14} aria-hidden />} onSelect={() => setTuning(!tuning)}>
-              Own settings
+              Custom settings
             </MenuItem>
             <MenuItem icon={<BookText size={14} aria-hidden />} onSelect={() => (column.prompt || ownPrompt ? (onChange({ ...column, prompt: null }), setOwnPrompt(false)) : setOwnPrompt(true))}>
-              {column.prompt || ownPrompt ? 'Prompt as for all' : 'Other prompt or version'}
+              {column.prompt || ownPrompt ? 'Use shared prompt' : 'Other prompt or version'}
             </MenuItem>
-            <MenuItem icon={focused ? <Minimize2 size={14} aria-hidden /> : <Maximize2 size={14} aria-hidden />} blocked={alone && !focused && 'It is the only one'} onSelect={onFocus}>
+            <MenuItem icon={focused ? <Minimize2 size={14} aria-hidden /> : <Maximize2 size={14} aria-hidden />} blocked={alone && !focused && 'It is the only column'} onSelect={onFocus}>
               {focused ? 'Show all columns' : 'Show only this one'}
             </MenuItem>
-            <MenuItem danger icon={<Trash2 size={14} aria-hidden />} blocked={alone && 'One column must stay'} onSelect={onRemove}>
+            <MenuItem danger icon={<Trash2 size={14} aria-hidden />} blocked={alone && 'At least one column is needed'} onSelect={onRemove}>
               Remove column
             </MenuItem>
           </Menu>
         </div>
         <ModelPicker quiet provider={column.provider} model={column.model} onChange={(provider, model) => onChange({ ...column, provider, model })} />
-        {(ownPrompt || column.prompt) && <PromptPicker quiet value={column.prompt ?? null} onChange={(prompt) => onChange({ ...column, prompt })} none={shared.prompt ? 'Prompt as for all columns' : 'No prompt'} />}
+        {(ownPrompt || column.prompt) && <PromptPicker quiet value={column.prompt ?? null} onChange={(prompt) => onChange({ ...column, prompt })} none={shared.prompt ? 'Shared prompt' : 'No prompt'} />}
       </header>
       {tuning && (
         <div className="border-b border-line p-3">
           <ParamFields params={column.params ?? NO_PARAMS} placeholder={shared.params} onChange={(params) => onChange({ ...column, params })} />
-          <Button size="sm" className="mt-2" blocked={column.params === null && 'There are none'} onClick={() => onChange({ ...column, params: null })}>
-            As for all
+          <Button size="sm" className="mt-2" blocked={column.params === null && 'It has none of its own'} onClick={() => onChange({ ...column, params: null })}>
+            Use shared settings
           </Button>
         </div>
       )}
       {!tuning && column.params && (
-        <p className="border-b border-line px-3 py-1 text-xs text-muted">with settings of its own</p>
+        <p className="border-b border-line px-3 py-1 text-xs text-muted">Custom settings</p>
       )}
       <Output number={number} cell={cell} />
       {cell && <Figures cell={cell} />}
@@ -85,7 +85,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
   return (
     <div className="relative flex min-h-0 flex-1 flex-col">
       <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pt-9 break-words', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>
-        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the first words…</span> : <Words text={cell.output} plain={plain || cell.state !== 'done'} />}
+        {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the answer…</span> : <Words text={cell.output} plain={plain || cell.state !== 'done'} />}
         {cell.state === 'streaming' && <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />}
         {cell.failure && (
           <p role="alert" className={cx('rounded-sm border border-line bg-err-soft px-3 py-2 text-err', cell.output !== '' && 'mt-3')}>
@@ -93,7 +93,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
             <span className="block font-mono text-xs">{cell.failure.code}</span>
           </p>
         )}
-        {cell.state === 'done' && cell.output === '' && <span className="text-muted">{cell.run?.finish_reason === 'tool_calls' ? 'The model called a tool: open the log to see the call.' : 'The model answered without a text.'}</span>}
+        {cell.state === 'done' && cell.output === '' && <span className="text-muted">{cell.run?.finish_reason === 'tool_calls' ? 'The model called a tool: open the log to see the call.' : 'The model returned no text.'}</span>}
       </div>
       {cell.output !== '' && (
         <div className="absolute top-1.5 right-3 flex items-center gap-1">

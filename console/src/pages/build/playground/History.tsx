@@ -14,7 +14,7 @@ export function History({ shown, onOpen }: { shown: string | undefined; onOpen(i
   if (list.isError) return <div className="p-4"><ErrorPanel error={list.error} what="the history" onRetry={() => void list.refetch()} /></div>
   if (!list.data) return <SkeletonRows rows={6} height={52} />
   const groups = grouped(list.data.pages.flatMap((page) => page.runs))
-  if (groups.length === 0) return <Empty title="Nothing tried yet">Your last 1,000 runs are kept here, and can be opened again.</Empty>
+  if (groups.length === 0) return <Empty title="No runs yet">Your last 1,000 runs are kept here, and can be opened again.</Empty>
   return (
     <>
       <ul>

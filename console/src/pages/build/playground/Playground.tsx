@@ -119,7 +119,7 @@ export function Playground() {
                   ))}
                 </div>
                 <div>
-                  <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={setup.columns.length >= MAX_COLUMNS && `${MAX_COLUMNS} are the most`} onClick={() => setSetup({ ...setup, columns: addColumn(setup.columns) })}>
+                  <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={setup.columns.length >= MAX_COLUMNS && `The maximum is ${MAX_COLUMNS} columns`} onClick={() => setSetup({ ...setup, columns: addColumn(setup.columns) })}>
                     Add column
                   </Button>
                 </div>

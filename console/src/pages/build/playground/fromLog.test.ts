@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lostParts, paramsOf, parseMessages, toolsOf } from './fromLog'
+import { lostParams, lostParts, paramsOf, parseMessages, toolsOf } from './fromLog'
 
 const WEATHER = { name: 'weather', description: 'The weather', parameters: { type: 'object' } }
 
@@ -53,4 +53,31 @@ test('calls and results without ids are matched by their order', () => {
 
 test('what cannot be sent again is counted', () => {
   expect(lostParts({ messages: [{ role: 'user', content: [{ type: 'file', file: { filename: 'a.pdf' } }] }] })).toBe(1)
+})
+
+test('all parameters of chat completions are kept', () => {
+  const settings = { max_completion_tokens: 50, stop: ['END'], seed: 7, reasoning_effort: 'low', logit_bias: { '50256': -100 }, temperature: 0 }
+  const body = { model: 'm', stream: true, stream_options: { include_usage: true }, messages: [{ role: 'user', content: 'u' }], ...settings, user: null }
+  expect(paramsOf(body)).toEqual(settings)
+  expect(lostParts(body)).toBe(0)
+})
+
+test('parameters of other formats become those of chat completions, and the others are counted', () => {
+  const anthropic = { model: 'm', system: 's', messages: [{ role: 'user', content: 'u' }], max_tokens: 9, stop_sequences: ['END'], top_k: 3, thinking: { type: 'enabled', budget_tokens: 1024 } }
+  expect(paramsOf(anthropic)).toEqual({ max_tokens: 9, stop: ['END'], top_k: 3 })
+  expect(lostParams(anthropic)).toEqual(['thinking'])
+  const gemini = {
+    contents: [{ role: 'user', parts: [{ text: 'u' }] }],
+    generationConfig: { temperature: 0.5, maxOutputTokens: 9, topP: 1, stopSequences: ['END'], responseMimeType: 'application/json', thinkingConfig: { thinkingBudget: 0 } },
+    safetySettings: [],
+  }
+  expect(paramsOf(gemini)).toEqual({ temperature: 0.5, max_tokens: 9, top_p: 1, stop: ['END'], response_format: { type: 'json_object' } })
+  expect(lostParts(gemini)).toBe(2)
+  const responses = { input: 'u', max_output_tokens: 9, reasoning: { effort: 'low' }, text: { format: { type: 'json_schema', name: 'n', schema: {} } }, previous_response_id: 'r' }
+  expect(paramsOf(responses)).toEqual({ max_completion_tokens: 9, reasoning_effort: 'low', response_format: { type: 'json_schema', json_schema: { name: 'n', schema: {} } } })
+  expect(lostParams(responses)).toEqual(['previous_response_id'])
+  const tools = [{ toolSpec: { name: 'weather', inputSchema: { json: { type: 'object' } } } }]
+  const bedrock = { messages: [{ role: 'user', content: [{ text: 'u' }] }], inferenceConfig: { maxTokens: 9, stopSequences: ['END'] }, toolConfig: { tools, toolChoice: { any: {} } } }
+  expect(paramsOf(bedrock)).toMatchObject({ max_tokens: 9, stop: ['END'], tool_choice: 'required', tools: [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }] })
+  expect(lostParts(bedrock)).toBe(0)
 })

@@ -5,8 +5,8 @@ const PROMPT = { namespace: 'a', slug: 'b', version: null }
 
 test('parameters are parsed as numbers, and errors are reported', () => {
   expect(parseParams({ ...NO_PARAMS, temperature: '0.5', top_p: ' ', more: '{"seed": 1}' }).value).toEqual({ temperature: 0.5, seed: 1 })
-  expect(parseParams({ ...NO_PARAMS, temperature: 'warm' }).problem).toBe('temperature is no number')
-  expect(parseParams({ ...NO_PARAMS, more: '[1]' }).problem).toBe('The other settings are no JSON object')
+  expect(parseParams({ ...NO_PARAMS, temperature: 'warm' }).problem).toBe('temperature must be a number')
+  expect(parseParams({ ...NO_PARAMS, more: '[1]' }).problem).toBe('Extra parameters must be a JSON object')
 })
 
 test('sent parameters are displayed unchanged', () => {
@@ -34,8 +34,8 @@ test('tools and a schema are sent, and displayed unchanged', () => {
   const params = { tools: [{ type: 'function', function: { name: 'x' } }], response_format: { type: 'json_schema', json_schema: { name: 'answer', schema: { type: 'object' } } } }
   expect(parseParams(formatParams(params)).value).toEqual(params)
   expect(parseParams(formatParams({ response_format: { type: 'json_object' } })).value).toEqual({ response_format: { type: 'json_object' } })
-  expect(parseParams({ ...NO_PARAMS, tools: '{}' }).problem).toBe('The tools are no JSON array')
-  expect(parseParams({ ...NO_PARAMS, schema: '{' }).problem).toBe('The schema of the answer is no JSON object')
+  expect(parseParams({ ...NO_PARAMS, tools: '{}' }).problem).toBe('Tools must be a JSON array')
+  expect(parseParams({ ...NO_PARAMS, schema: '{' }).problem).toBe('The JSON schema must be a JSON object')
 })
 
 test('a prompt goes before the messages, a changed one as its text, and a column may have its own', () => {

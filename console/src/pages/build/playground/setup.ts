@@ -90,17 +90,17 @@ export function parseParams(params: Params): { value: Record<string, unknown>; p
   for (const name of NUMERIC_PARAMS) {
     if (params[name].trim() === '') continue
     const number = Number(params[name])
-    if (!Number.isFinite(number)) return { value: null, problem: `${name} is no number` }
+    if (!Number.isFinite(number)) return { value: null, problem: `${name} must be a number` }
     value[name] = number
   }
   const tools = parseJson(params.tools)
-  if (tools !== undefined && !Array.isArray(tools)) return { value: null, problem: 'The tools are no JSON array' }
+  if (tools !== undefined && !Array.isArray(tools)) return { value: null, problem: 'Tools must be a JSON array' }
   if (tools) value['tools'] = tools
   const schema = parseJson(params.schema)
-  if (schema !== undefined && !isRecord(schema)) return { value: null, problem: 'The schema of the answer is no JSON object' }
+  if (schema !== undefined && !isRecord(schema)) return { value: null, problem: 'The JSON schema must be a JSON object' }
   if (schema) value['response_format'] = { type: 'json_schema', json_schema: { name: 'answer', schema } }
   const more = parseJson(params.more)
-  if (more !== undefined && !isRecord(more)) return { value: null, problem: 'The other settings are no JSON object' }
+  if (more !== undefined && !isRecord(more)) return { value: null, problem: 'Extra parameters must be a JSON object' }
   return { value: { ...value, ...more }, problem: null }
 }
 

@@ -1,10 +1,12 @@
 import { useEffect, useEffectEvent } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
+import { isRecord } from '@/api/error'
 import { parseFailure } from '@/api/playground'
 import { plural } from '@/lib/format'
 import { toast, toastError, toastWarning } from '@/ui'
-import { lostParts, paramsOf as loggedParams, parseMessages } from './fromLog'
-import { DEFAULT_SETUP, formatParams, NO_PARAMS, type ColumnSetup, type Setup } from './setup'
+import { lostParams, lostParts, paramsOf as loggedParams, parseMessages } from './fromLog'
+import { columnsById, findSent } from './sentSetups'
+import { DEFAULT_SETUP, formatParams, NO_PARAMS, restoreSetup, type ColumnSetup, type Setup } from './setup'
 import type { PlaygroundSearch } from './search'
 import type { ColumnResult, ColumnResults } from './usePlaygroundRuns'
 
@@ -27,7 +29,7 @@ export function useInitialSetup(search: PlaygroundSearch, current: Setup, onLoad
   useEffect(() => {
     if (search.log === undefined) return
     fromLog(search.log)
-      .then((initial) => (initial ? apply(initial) : toast('That request holds no conversation')), toastError)
+      .then((initial) => (initial ? apply(initial) : toast('That request has no conversation')), toastError)
       .finally(consume)
   }, [search.log])
   useEffect(() => {
@@ -38,19 +40,42 @@ export function useInitialSetup(search: PlaygroundSearch, current: Setup, onLoad
 async function fromLog(logId: number): Promise<InitialState | null> {
   const log = await unwrap(client.GET('/api/v1/logs/{logId}', { params: { path: { logId } } }))
   const messages = parseMessages(log.request)
-  if (!messages) return null
+  const prompt = promptOf(log)
+  if (!messages && !(prompt && isRecord(log.request))) return null
   const lost = lostParts(log.request)
-  if (lost > 0) toastWarning(`${plural(lost, 'part')} of the request (files, audio or tools that the provider runs) cannot be sent from here; all others were taken over`)
+  if (lost > 0) toastWarning(`${plural(lost, 'part')} of the request cannot be sent from here${lostWords(log.request)}; everything else was taken over`)
   const target = log.attempts[0]
   return {
-    setup: { ...DEFAULT_SETUP, messages, params: formatParams(loggedParams(log.request)), columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
+    setup: { ...DEFAULT_SETUP, messages: messages ?? DEFAULT_SETUP.messages, prompt, params: formatParams(loggedParams(log.request)), columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
     results: {},
   }
 }
 
-async function fromHistory(playId: string): Promise<InitialState> {
+/** The stored body is what the caller sent, without the prompt that the gateway inserted. */
+function promptOf({ prompt, prompt_version: version }: Schemas['LogRow']): Setup['prompt'] {
+  const [namespace, slug] = prompt?.split('/') ?? []
+  return namespace && slug ? { namespace, slug, version } : null
+}
+
+function lostWords(body: unknown): string {
+  const params = lostParams(body)
+  return params.length === 0 ? ' (files, audio or tools that the provider runs)' : params.length === lostParts(body) ? `: ${params.join(', ')}` : `: ${params.join(', ')}, and files, audio or tools that the provider runs`
+}
+
+async function loadRuns(playId: string): Promise<readonly Schemas['PlaygroundResult'][]> {
   const entry = await unwrap(client.GET('/api/v1/playground/history/{playId}', { params: { path: { playId } } }))
-  const stored: readonly Schemas['PlaygroundResult'][] = 'results' in entry ? entry.results : [entry]
+  return 'results' in entry ? entry.results : [entry]
+}
+
+/** A run of this browser is restored with the prompts and variables of all its columns, others as they were sent. */
+async function fromHistory(playId: string): Promise<InitialState> {
+  const sent = findSent(playId)
+  if (sent) {
+    const groups = await Promise.all(columnsById(sent).map(async ([id, columnIds]) => ({ columnIds, stored: await loadRuns(id) })))
+    const found = groups.flatMap(({ columnIds, stored }) => columnIds.flatMap((id, at) => (stored[at] ? [[id, toResult(stored[at])] as const] : [])))
+    return { setup: restoreSetup(sent.setup), results: Object.fromEntries(found) }
+  }
+  const stored = await loadRuns(playId)
   const columns: ColumnSetup[] = stored.map((result, at) => ({ id: at + 1, provider: result.provider, model: result.model, params: 'params' in result ? paramsOf(result.params) : null }))
   const results = Object.fromEntries(stored.map((result, at) => [at + 1, toResult(result)]))
   const run = stored.find((result) => 'messages' in result)

@@ -3,6 +3,7 @@ import { streamRuns, type RunFailure } from '@/api/playground'
 import type { Schemas } from '@/api/client'
 import { asApiError } from '@/api/error'
 import { invalidate } from '@/api/query'
+import { keepSent } from './sentSetups'
 import { requestInput, compareTarget, type ColumnSetup, type Setup } from './setup'
 
 export interface ColumnResult {
@@ -54,9 +55,14 @@ export function usePlaygroundRuns(): PlaygroundRuns {
       const key = JSON.stringify(column.prompt ?? null)
       groups.set(key, [...(groups.get(key) ?? []), column])
     }
-    for (const group of groups.values()) startGroup(setup, group)
+    const runs: Record<number, string> = {}
+    const onStored = (ids: readonly number[], historyId: string) => {
+      for (const id of ids) runs[id] = historyId
+      keepSent({ setup: { ...setup, columns: [...columns] }, runs })
+    }
+    for (const group of groups.values()) startGroup(setup, group, onStored)
   }
-  const startGroup = (setup: Setup, columns: readonly ColumnSetup[]) => {
+  const startGroup = (setup: Setup, columns: readonly ColumnSetup[], onStored: (ids: readonly number[], historyId: string) => void) => {
     const ids = columns.map((column) => column.id)
     const targets = columns.map((column) => compareTarget(setup, column))
     const [only] = targets
@@ -74,8 +80,10 @@ export function usePlaygroundRuns(): PlaygroundRuns {
         if (id === undefined || !isActive(id)) continue
         const result = latestResults.current[id] ?? PENDING_RESULT
         if (event.kind === 'delta') update(id, { state: 'streaming', output: result.output + event.content, ttftMs: result.ttftMs ?? performance.now() - startedAt })
-        else if (event.kind === 'done') update(id, { state: 'done', output: event.run.output, run: event.run })
-        else if (event.kind === 'error') update(id, { state: 'failed', failure: event.failure })
+        else if (event.kind === 'done') {
+          update(id, { state: 'done', output: event.run.output, run: event.run })
+          onStored(ids, event.run.comparison_id ?? event.run.id)
+        } else if (event.kind === 'error') update(id, { state: 'failed', failure: event.failure })
       }
     }
     consume()

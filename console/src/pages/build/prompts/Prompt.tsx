@@ -122,7 +122,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           ) : (
             <>
               {isDraft && <Button onClick={() => setDraft(null)}>Discard</Button>}
-              <Button kind="primary" needs="member" blocked={!isDraft && 'Nothing was changed'} title={`${MOD_KEY_LABEL}S`} onClick={save}>
+              <Button kind="primary" needs="member" blocked={!isDraft && 'No changes'} title={`${MOD_KEY_LABEL}S`} onClick={save}>
                 Save…
               </Button>
             </>
@@ -140,7 +140,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
       </Link>
       {!isOld && draft && draft.base.version !== latest.version && (
         <p role="status" className="card bg-warn-soft px-3 py-2">
-          Your changes were begun from version {draft.base.version}; by now there is version {latest.version}. Saving asks how to go on.
+          You started from version {draft.base.version}; version {latest.version} was saved since. You can resolve this when you save.
         </p>
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(260px,340px)]">

@@ -43,7 +43,7 @@ export function SaveDialog({ base, draft, onClose, onSaved, onTheirs }: SaveDial
       actions={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={save.busy} blocked={draft === base.content && 'Nothing was changed'}>
+          <Button kind="primary" type="submit" busy={save.busy} blocked={draft === base.content && 'No changes'}>
             Save version
           </Button>
         </>
@@ -75,16 +75,16 @@ function Conflict({ base, draft, theirs, busy, error, onClose, onOverwrite, onTh
       open
       size="lg"
       onClose={onClose}
-      title={`Version ${theirs.version} was saved meanwhile`}
-      description={`You began with version ${base.version}. Nothing of yours is lost: choose how to go on.`}
+      title={`Version ${theirs.version} was saved in the meantime`}
+      description={`You started from version ${base.version}. Your changes are safe. Choose how to continue.`}
       actions={
         <>
           <Button onClick={() => onTheirs(theirs, null)}>Take theirs</Button>
           <Button busy={busy} onClick={onOverwrite}>
-            Save mine over it
+            Overwrite with mine
           </Button>
           <Button kind="primary" blocked={both === null && 'Both changed the same lines'} onClick={() => onTheirs(theirs, both)}>
-            Put mine on top of theirs
+            Merge my changes
           </Button>
         </>
       }

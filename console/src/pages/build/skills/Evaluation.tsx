@@ -85,7 +85,7 @@ export function VerdictList({ evaluations, allowed }: { evaluations: readonly Ev
           <li key={one.id} className="flex min-h-10 flex-wrap items-center gap-2 border-t border-line px-3 py-1">
             <span className="tabular-nums">v{one.skill_version}</span>
             <Score score={one.overall_score} passed={one.passed} />
-            <Badge tone={allowed.includes(one.source) ? 'accent' : 'muted'} title={allowed.includes(one.source) ? 'Counts for publishing' : 'The rubric does not believe this source'}>
+            <Badge tone={allowed.includes(one.source) ? 'accent' : 'muted'} title={allowed.includes(one.source) ? 'Counts for publishing' : 'This source is not allowed by the rubric'}>
               {one.source}
             </Badge>
             {one.external_ref && <span className="min-w-0 truncate font-mono text-xs text-muted">{one.external_ref}</span>}

@@ -5,7 +5,7 @@ import { ShelfCard } from './ShelfCard'
 
 const MAX_CARDS = 3
 
-/** The most adopted skills of other organizations, for one that has none yet. */
+/** The most copied skills of other organizations, for one that has none yet. */
 export function FromShelf() {
   const me = useMe()
   const navigate = useNavigate()

@@ -44,7 +44,7 @@ export function NewSkill({ onClose }: { onClose(): void }) {
       actions={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" busy={create.busy} blocked={validateSkillSource(text).length > 0 && 'The frontmatter has problems'}>
+          <Button kind="primary" type="submit" busy={create.busy} blocked={validateSkillSource(text).length > 0 && 'The front matter has problems'}>
             Create skill
           </Button>
         </>

@@ -1,8 +1,11 @@
-import { useState } from 'react'
+import { lazy, Suspense, useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
+import { licenceText, NO_LICENCE } from '@/lib/frontmatter'
 import { useAction } from '@/lib/useAction'
-import { Button, ConfirmDialog, ErrorLine, Section, Status, toast } from '@/ui'
+import { Button, ConfirmDialog, ErrorLine, Section, Skeleton, Status, toast } from '@/ui'
+
+const Markdown = lazy(() => import('@/ui/Markdown'))
 
 /** A lower score of the safety axis is the reason that is shown first. */
 const MIN_SAFETY = 0.5
@@ -12,27 +15,30 @@ interface PublishProps {
   evaluations: readonly Schemas['Evaluation'][]
   /** Evaluation sources that the rubric allows. */
   allowed: readonly string[]
+  /** Score that the rubric requires. */
+  threshold: number | undefined
   onJudging(): void
 }
 
 /** Publish state of the skill and the unmet requirements of the publish gate. */
-export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps) {
+export function Publish({ skill, evaluations, allowed, threshold, onJudging }: PublishProps) {
   const [confirming, setConfirming] = useState<'publish' | 'withdraw' | null>(null)
   const path = { skillId: skill.id }
-  const reason = publishBlocker(skill, evaluations, allowed)
+  const reason = publishBlocker(skill, evaluations, allowed, threshold)
   const publish = async () => {
     const { published_version } = await unwrap(client.POST('/api/v1/skills/{skillId}/publish', { params: { path } }))
     await invalidate('/api/v1/skills')
-    toast(`Version ${published_version} is published`)
+    toast(`Version ${published_version} published`)
   }
   const judge = useAction(async () => {
     const { queued } = await unwrap(client.POST('/api/v1/skills/{skillId}/evaluate', { params: { path } }))
     if (queued) onJudging()
-    toast(queued ? `Version ${skill.version} is being judged` : 'Too many are waiting to be judged: try again in a minute')
+    toast(queued ? `Version ${skill.version} is being judged` : 'Too many skills are waiting to be judged. Try again in a minute.')
   })
   const withdraw = async () => {
     await client.POST('/api/v1/skills/{skillId}/unpublish', { params: { path } })
     await invalidate('/api/v1/skills')
+    toast(`${skill.name} withdrawn`)
   }
   return (
     <Section title="Shelf">
@@ -59,13 +65,23 @@ export function Publish({ skill, evaluations, allowed, onJudging }: PublishProps
         <ErrorLine error={judge.error} />
       </div>
       <ConfirmDialog open={confirming === 'publish'} onClose={() => setConfirming(null)} title={`Publish ${skill.name} v${skill.version}?`} action={`Publish v${skill.version}`} tone="primary" onConfirm={publish}>
-        <p>Every organization of this installation can read and adopt it, in this text:</p>
-        <pre className="mt-2 max-h-60 overflow-auto rounded-sm bg-sunken p-2 text-xs whitespace-pre-wrap text-fg" tabIndex={0} role="region" aria-label="Text of the skill">
-          {skill.raw_source}
-        </pre>
+        <p>Every organization on this server can then read and copy this text.</p>
+        <p className="mt-2">
+          {licenceText(skill.raw_source)}
+          {licenceText(skill.raw_source) === NO_LICENCE && (
+            <>
+              : add a line <code>license:</code> to the front matter to say what others may do with it
+            </>
+          )}
+        </p>
+        <div className="card mt-2 max-h-60 overflow-auto p-2 text-fg" tabIndex={0} role="region" aria-label="Text of the skill">
+          <Suspense fallback={<Skeleton className="h-40 w-full" />}>
+            <Markdown text={skill.body} />
+          </Suspense>
+        </div>
       </ConfirmDialog>
       <ConfirmDialog open={confirming === 'withdraw'} onClose={() => setConfirming(null)} title={`Withdraw ${skill.name} from the shelf?`} action="Withdraw" onConfirm={withdraw}>
-        Nobody can adopt it any more. Copies that were adopted stay.
+        Nobody can copy it any more. Existing copies stay.
       </ConfirmDialog>
     </Section>
   )
@@ -82,7 +98,7 @@ function PublishState({ skill }: { skill: Schemas['Skill'] }) {
 }
 
 /** Explains the publish gate. Mirrors the rule of the server, which decides. */
-function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['Evaluation'][], allowed: readonly string[]): string | null {
+function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['Evaluation'][], allowed: readonly string[], threshold: number | undefined): string | null {
   if (skill.published_version === skill.version) return `Version ${skill.version} is on the shelf already`
   const ofVersion = evaluations.filter((one) => one.skill_version === skill.version)
   if (ofVersion.some((one) => one.passed && allowed.includes(one.source))) return null
@@ -90,6 +106,6 @@ function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['
   const unsafe = ofVersion.find((one) => (one.axes['safety']?.score ?? 1) < MIN_SAFETY)
   if (unsafe) return `v${skill.version} can't be published because of safety findings: ${unsafe.axes['safety']?.rationale ?? ''}`
   const best = ofVersion.filter((one) => allowed.includes(one.source)).reduce<number | null>((top, one) => Math.max(top ?? 0, one.overall_score), null)
-  const reason = best === null ? `none of its evaluations is from ${allowed.join(' or ')}` : `it scored ${best.toFixed(2)} and did not pass`
+  const reason = best === null ? `none of its evaluations is from ${allowed.join(' or ')}` : `it scored ${best.toFixed(2)} and did not pass${threshold === undefined ? '' : `; ${threshold.toFixed(2)} is required`}`
   return `v${skill.version} can't be published: ${reason}.`
 }

@@ -42,7 +42,7 @@ function Form({ rubric }: { rubric: Schemas['RubricConfig'] }) {
       body: { weights: { ...weights }, pass_threshold: threshold, judge_provider: judge.provider, judge_model: judge.model, allowed_verdict_sources: sources.split(/[\s,]+/).filter(Boolean) },
     })
     await invalidate('/api/v1/skills')
-    toast('The rubric is changed; new verdicts follow it')
+    toast('Rubric saved; it applies to new evaluations')
   })
   const isReadOnly = permissionReason !== null
   return (

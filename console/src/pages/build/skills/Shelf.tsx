@@ -1,13 +1,16 @@
 import { getRouteApi } from '@tanstack/react-router'
 import { LibraryBig } from 'lucide-react'
 import { lazy, Suspense } from 'react'
-import { api } from '@/api/client'
+import { api, type Schemas } from '@/api/client'
+import { useMe } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
+import { licenceText } from '@/lib/frontmatter'
 import { plural } from '@/lib/format'
 import { DockedDrawer, Empty, ErrorPanel, Input, NoMatch, Page, Pager, Select, Skeleton, SkeletonCards } from '@/ui'
 import { Json } from '@/ui/Json'
+import { EvaluationPart } from './Evaluation'
 import { Score } from './Score'
-import { Adopt, ShelfCard } from './ShelfCard'
+import { CopySkill, Publisher, ShelfCard } from './ShelfCard'
 import { SORTS, type ShelfSearch } from './search'
 import { SkillsLayout } from './SkillsLayout'
 
@@ -42,7 +45,7 @@ function Cards({ search, set }: { search: ShelfSearch; set(change: Partial<Shelf
       {(skills.length > 0 || q) && (
         <div className="flex flex-wrap items-center gap-2">
           <Input key={q ?? ''} type="search" aria-label="Find on the shelf" placeholder="A part of the name" className="max-w-72" defaultValue={q ?? ''} onBlur={(event) => set({ q: event.target.value.trim() || undefined })} onKeyDown={(event) => event.key === 'Enter' && set({ q: event.currentTarget.value.trim() || undefined })} />
-          <Select aria-label="Order" className="w-40" value={sort ?? 'recent'} onChange={(event) => set({ sort: SORTS.find((one) => one === event.target.value) })} options={[{ value: 'recent', label: 'Newest first' }, { value: 'adoptions', label: 'Most adopted' }, { value: 'score', label: 'Best score' }]} />
+          <Select aria-label="Order" className="w-40" value={sort ?? 'recent'} onChange={(event) => set({ sort: SORTS.find((one) => one === event.target.value) })} options={[{ value: 'recent', label: 'Newest first' }, { value: 'adoptions', label: 'Most copied' }, { value: 'score', label: 'Best score' }]} />
         </div>
       )}
       {!list.data ? (
@@ -69,6 +72,22 @@ function Cards({ search, set }: { search: ShelfSearch; set(change: Partial<Shelf
   )
 }
 
+/** How the published version was judged. Only the publisher may read the scores by axis. */
+function Verdict({ skill }: { skill: Schemas['Skill'] }) {
+  const me = useMe()
+  const isOwn = skill.org_id === me.orgId
+  const evaluations = api.useQuery('get', '/api/v1/skills/{skillId}/evaluations', { params: { path: { skillId: skill.id }, query: { limit: 100 } } }, { enabled: isOwn, staleTime: 60_000 })
+  const rubric = api.useQuery('get', '/api/v1/skills/rubric', {}, { enabled: isOwn, staleTime: 60_000 })
+  if (isOwn && evaluations.data && rubric.data) return <EvaluationPart evaluations={evaluations.data.evaluations} version={skill.published_version ?? skill.version} threshold={rubric.data.pass_threshold} />
+  const verdict = skill.latest_evaluation
+  if (!verdict) return <p className="text-xs text-muted">Not evaluated yet</p>
+  return (
+    <p className="text-xs text-muted">
+      Version {verdict.version} {verdict.passed ? 'passed' : 'did not pass'} with a score of {verdict.score.toFixed(2)}, given by {verdict.source === 'internal' ? 'the gateway’s judge' : <code>{verdict.source}</code>}
+    </p>
+  )
+}
+
 function ShelfDetail({ skillId }: { skillId: string }) {
   const query = api.useQuery('get', '/api/v1/skills/public/{skillId}', { params: { path: { skillId } } })
   if (query.isError) return <div className="p-4"><ErrorPanel error={query.error} what="this skill" onRetry={() => void query.refetch()} /></div>
@@ -79,12 +98,13 @@ function ShelfDetail({ skillId }: { skillId: string }) {
       <div className="flex flex-wrap items-center gap-3">
         <h3 className="font-mono text-sm">{skill.name}</h3>
         {skill.latest_evaluation && <Score {...skill.latest_evaluation} />}
-        <Adopt skill={skill} />
+        <CopySkill skill={skill} />
       </div>
       <p className="text-xs text-muted">
-        By <code>{skill.publisher ?? '–'}</code>, version {skill.published_version ?? skill.version}, {plural(skill.adoptions, 'adoption')}
+        By <Publisher skill={skill} />, version {skill.published_version ?? skill.version}, {licenceText(skill.raw_source)}, {plural(skill.adoptions, 'copy', 'copies')}
       </p>
       <p className="text-muted">{skill.description}</p>
+      <Verdict skill={skill} />
       <div className="card p-3" role="region" aria-label="SKILL.md">
         <Suspense fallback={<Skeleton className="h-40 w-full" />}>
           <Markdown text={skill.body} />

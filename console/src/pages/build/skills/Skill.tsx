@@ -5,7 +5,7 @@ import { api, client, unwrap, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
 import { invalidate } from '@/api/query'
 import { validateSkillSource } from '@/lib/frontmatter'
-import { findingsInText } from '@/lib/safetyFindings'
+import { findingCount, findingsInText } from '@/lib/safetyFindings'
 import { plural } from '@/lib/format'
 import { usePersistentState } from '@/lib/usePersistentState'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
@@ -77,6 +77,7 @@ function Loaded({ skill }: { skill: Skill }) {
   const text = shown?.raw_source ?? draft ?? skill.raw_source
   const safety = verdicts.find((one) => one.skill_version === (shown?.version ?? skill.version) && (one.axes['safety']?.score ?? 1) < 1)?.axes['safety']?.rationale ?? ''
   const findings = useMemo(() => findingsInText(safety, text), [safety, text])
+  const found = findingCount(safety)
   const isDraft = !shown && draft !== null && draft !== skill.raw_source
 
   const put = async (source: string) => {
@@ -87,7 +88,7 @@ function Loaded({ skill }: { skill: Skill }) {
     toast(`Saved as version ${saved.version}; it is being judged`)
   }
   const save = useAction(() => put(text))
-  const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'Nothing was changed' : validateSkillSource(text).length > 0 ? 'The frontmatter has problems' : false
+  const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'No changes' : validateSkillSource(text).length > 0 ? 'The front matter has problems' : false
   useShortcuts({ 'mod+s': () => !blocked && !permissionReason && save.run() })
   const remove = async () => {
     await client.DELETE('/api/v1/skills/{skillId}', { params: { path } })
@@ -126,9 +127,10 @@ function Loaded({ skill }: { skill: Skill }) {
       }
     >
       <Source skill={skill} />
-      {findings.length > 0 && (
+      {found > 0 && (
         <p role="status" className="rounded-sm border border-line bg-err-soft px-3 py-2 text-err">
-          Blocked by {plural(findings.length, 'safety finding')}: {findings.map((finding) => `line ${finding.line}`).join(', ')}. They are marked in the text.
+          Blocked by {plural(found, 'safety finding')}{findings.length > 0 ? `: ${findings.map((finding) => `line ${finding.line}`).join(', ')}, marked in the text` : isDraft ? '. The draft no longer has these passages' : '. See the safety axis of the evaluation'}.
+          {findings.length > 0 && findings.length < found && ` ${plural(found - findings.length, 'passage')} not found in this text.`}
         </p>
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(300px,380px)]">
@@ -155,7 +157,7 @@ function Loaded({ skill }: { skill: Skill }) {
           />
         </Section>
         <div className="flex min-w-0 flex-col gap-4">
-          <Publish skill={skill} evaluations={verdicts} allowed={rubric.data?.allowed_verdict_sources ?? []} onJudging={() => { setWaitFor(verdicts.length); void evaluations.refetch() }} />
+          <Publish skill={skill} evaluations={verdicts} allowed={rubric.data?.allowed_verdict_sources ?? []} threshold={rubric.data?.pass_threshold} onJudging={() => { setWaitFor(verdicts.length); void evaluations.refetch() }} />
           {evaluations.isError ? (
             <ErrorPanel error={evaluations.error} what="the verdicts" onRetry={() => void evaluations.refetch()} />
           ) : !evaluations.data || !rubric.data ? (
@@ -181,19 +183,21 @@ function Loaded({ skill }: { skill: Skill }) {
         </div>
       </div>
       <ConfirmDialog open={confirming} onClose={() => setConfirming(false)} title={`Delete skill ${skill.name}?`} action="Delete skill" typeToConfirm={skill.name} onConfirm={remove}>
-        All its versions are deleted, and it leaves the shelf. Copies that others adopted stay.
+        All its versions are deleted, and it is withdrawn from the shelf. Existing copies stay.
       </ConfirmDialog>
     </Page>
   )
 }
 
-/** State of the shelf entry that this skill was adopted from. */
+/** State of the shelf entry that this skill was copied from. */
 function Source({ skill }: { skill: Skill }) {
-  if (!skill.source_skill_id) return null
+  const id = skill.source_skill_id
+  const source = api.useQuery('get', '/api/v1/skills/public/{skillId}', { params: { path: { skillId: id ?? '' } } }, { enabled: id !== null && skill.source_status !== 'withdrawn', staleTime: 60_000, retry: false, meta: { quiet: true } }).data
+  if (!id) return null
   const words = { current: 'up to date', updated: 'a newer version is on the shelf', withdrawn: 'withdrawn from the shelf' }
   return (
     <p className="card px-3 py-2 text-muted">
-      Copied from the shelf{skill.source_version != null && `, version ${skill.source_version}`}{skill.source_status && ` (${words[skill.source_status]})`}
+      Copied from {source ? <Link to="/shelf" search={{ skill: id }} className="text-accent underline">{source.publisher ?? '–'}/{source.name}</Link> : 'the shelf'}{skill.source_version != null && `, version ${skill.source_version}`}{skill.source_status && ` (${words[skill.source_status]})`}
     </p>
   )
 }

@@ -58,7 +58,7 @@ function List({ action }: { action: ReactNode }) {
     return (
       <>
         <Empty icon={<Sparkles size={24} aria-hidden />} title="No skills yet" action={action}>
-          A skill is a SKILL.md file: a name, a description that tells agents when to load it, and instructions. Write one, or adopt one from the shelf.
+          A skill is a SKILL.md file: a name, a description that tells agents when to load it, and instructions. Write one, or copy one from the shelf.
         </Empty>
         <FromShelf />
       </>

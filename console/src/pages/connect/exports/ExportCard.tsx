@@ -18,7 +18,7 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
   const remove = async (): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/exports/{exportId}', { params }))
     await invalidate('/api/v1/exports')
-    toast(`${config.name} is deleted`)
+    toast(`${config.name} deleted`)
   }
   return (
     <li className="card flex min-w-0 flex-col gap-3 p-3" aria-label={config.name}>

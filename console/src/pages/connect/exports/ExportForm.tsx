@@ -32,7 +32,7 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
     const saved = config ? await unwrap(client.PUT('/api/v1/exports/{exportId}', { params: { path: { exportId: config.id } }, body })) : await unwrap(client.POST('/api/v1/exports', { body }))
     await invalidate('/api/v1/exports')
     if (saved.secrets_dropped) toastWarning(`${body.name} has a new origin, so its stored headers and signing secret were dropped. Enter them again.`)
-    else toast(config ? `${body.name} is changed` : `${body.name} sends from now on`)
+    else toast(config ? `${body.name} saved` : `Export "${body.name}" is active`)
     onClose()
   })
   return (

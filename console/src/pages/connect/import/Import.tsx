@@ -37,7 +37,7 @@ export function Import() {
     setText('')
     setFile(undefined)
     await invalidate('/api/v1/orgs', '/api/v1/keys', '/api/v1/playground/providers')
-    toast('The import is done')
+    toast('Import finished')
     heading.current?.focus()
   }
   /** A plan is only valid for what it was made of. */
@@ -115,8 +115,8 @@ export function Import() {
           <Findings key={String(result.applied)} findings={result.findings} />
           {canApply && (
             <div className="sticky bottom-0 flex flex-wrap items-center justify-end gap-3 border-t border-line bg-bg py-3">
-              <span className="text-muted">{conflicts > 0 ? 'Decide about the conflicts first' : writes === 0 ? 'There is nothing to write' : `${plural(writes, 'change')} in one transaction`}</span>
-              <Button kind="primary" needs="admin" blocked={conflicts > 0 ? 'Decide about the conflicts first' : writes === 0 && 'There is nothing to write'} onClick={() => setConfirming(true)}>
+              <span className="text-muted">{conflicts > 0 ? 'Resolve the conflicts first' : writes === 0 ? 'There is nothing to write' : `${plural(writes, 'change')} in one transaction`}</span>
+              <Button kind="primary" needs="admin" blocked={conflicts > 0 ? 'Resolve the conflicts first' : writes === 0 && 'There is nothing to write'} onClick={() => setConfirming(true)}>
                 Apply…
               </Button>
             </div>

@@ -29,7 +29,7 @@ export function KeyForm({ apiKey, initialScopes = [], onClose }: { apiKey: Schem
     const body = { name: name.trim(), app_id: appId || null, scopes, ...queueing }
     if (apiKey) {
       await unwrap(client.PUT('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } }, body }))
-      toast(`${body.name} is changed`)
+      toast(`${body.name} saved`)
     } else setMade(await unwrap(client.POST('/api/v1/keys', { body: { ...body, expires_at: expiryOf(lifetime, lastDay, Date.now()) } })))
     await invalidate('/api/v1/keys')
     if (apiKey) onClose()

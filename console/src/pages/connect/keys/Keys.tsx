@@ -49,7 +49,7 @@ export function Keys() {
         <ErrorPanel error={list.error} what="the keys" onRetry={() => void list.refetch()} />
       ) : keys.length === 0 ? (
         <Empty icon={<KeyRound size={24} aria-hidden />} title="No keys yet" action={create}>
-          A key lets a program call models through the gateway, and tells whose requests they were.
+          A key lets a program call models through the gateway, and shows which program made each request.
         </Empty>
       ) : (
         <>

@@ -14,7 +14,7 @@ export function RevokeKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
   const revoke = async (): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } } }))
     await invalidate('/api/v1/keys')
-    toast(`${apiKey.name} is revoked`)
+    toast(`${apiKey.name} revoked`)
   }
   return (
     <ConfirmDialog open onClose={onClose} title={`Revoke ${apiKey.name}?`} action="Revoke key" onConfirm={revoke}>
@@ -29,10 +29,10 @@ export function RevokeKey({ apiKey, onClose }: { apiKey: Schemas['Key']; onClose
               {apiKey.last_used_at !== null && <>, the last one {ago(apiKey.last_used_at, opened)}</>}.
             </>
           ) : (
-            'Nothing used it in the last 24 hours.'
+            'It was not used in the last 24 hours.'
           )
         ) : usage.isError ? (
-          'What used it lately could not be found out.'
+          'Recent usage could not be loaded.'
         ) : (
           <Skeleton className="h-4 w-64" />
         )}

@@ -27,7 +27,7 @@ export function OwnCredentials({ server }: { server: string }) {
   })
   const remove = useAction(async () => {
     await unwrap(client.DELETE(PATH, { params }))
-    await finish('Your credentials are deleted')
+    await finish('Your credentials deleted')
   })
   if (connection.isError) return <ErrorPanel error={connection.error} what="your credentials" onRetry={() => void connection.refetch()} />
   if (!connection.data) return <SkeletonRows rows={2} />

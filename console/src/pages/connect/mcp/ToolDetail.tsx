@@ -25,7 +25,7 @@ export function ToolDetail({ server, tool, onClose }: ToolDetailProps) {
   const approve = useAction(async () => {
     await unwrap(client.POST('/api/v1/orgs/{orgId}/mcp-servers/{name}/tools/{tool}/approve', { params: { path: { orgId, name: server.name, tool: tool.name } }, body: { hash: tool.hash } }))
     await invalidate('/api/v1/orgs/{orgId}/mcp-servers')
-    toast(`${tool.name} is approved`)
+    toast(`${tool.name} approved`)
     onClose()
   })
   const query = joinTerms(term('provider', `mcp:${server.name}`), term('tool', tool.name))

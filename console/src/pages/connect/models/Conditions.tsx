@@ -119,7 +119,7 @@ function Rules({ rules, onChange }: { rules: Rule[]; onChange(rules: Rule[]): vo
           <Field label={`Value of rule ${index + 1}`} quiet>
             <Input mono value={rule.value} placeholder={rule.operator === '$in' || rule.operator === '$nin' ? 'paid, trial' : 'paid'} onChange={(event) => set(index, { value: event.target.value })} />
           </Field>
-          <Button size="sm" kind="ghost" square blocked={rules.length === 1 && 'A condition needs a rule'} aria-label={`Remove rule ${index + 1}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => onChange(rules.toSpliced(index, 1))} />
+          <Button size="sm" kind="ghost" square blocked={rules.length === 1 && 'At least one rule is needed'} aria-label={`Remove rule ${index + 1}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => onChange(rules.toSpliced(index, 1))} />
         </div>
       ))}
       <datalist id={list}>

@@ -104,7 +104,7 @@ function Loaded({ latest, shown }: { latest: Model; shown: Model }) {
     forget()
     setOpen(null)
     set({ v: undefined, base: undefined, view: search.view === 'diff' ? undefined : search.view })
-    toast(`${name} is saved as version ${model.version}`)
+    toast(`${name} saved as version ${model.version}`)
   }
   const restore = async () => {
     const { definition } = toDefinition(fromModel(shown))
@@ -115,7 +115,7 @@ function Loaded({ latest, shown }: { latest: Model; shown: Model }) {
     setDraft(null)
     await leave({ to: '/models' })
     await invalidate('/api/v1/orgs/{orgId}/models')
-    toast(`${name} is deleted`)
+    toast(`${name} deleted`)
   }
   const readOnly = isOld ? `Version ${shown.version} of ${latest.version}. Restore it to edit it.` : permissionReason
   return (
@@ -137,7 +137,7 @@ function Loaded({ latest, shown }: { latest: Model; shown: Model }) {
           ) : (
             <>
               {isDraft && <Button onClick={forget}>Discard</Button>}
-              <Button kind="primary" needs="admin" blocked={!isDraft && 'Nothing was changed'} title={`${MOD_KEY_LABEL}S`} onClick={save}>
+              <Button kind="primary" needs="admin" blocked={!isDraft && 'No changes'} title={`${MOD_KEY_LABEL}S`} onClick={save}>
                 Save…
               </Button>
             </>

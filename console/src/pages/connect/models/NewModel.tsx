@@ -20,7 +20,7 @@ export function NewModel() {
     if (Object.keys(found).length > 0) return
     const model = await unwrap(client.POST('/api/v1/orgs/{orgId}/models', { params: { path: { orgId } }, body: definition }))
     await invalidate('/api/v1/orgs/{orgId}/models')
-    toast(`${model.name} is created`)
+    toast(`${model.name} created`)
     await navigate({ to: '/models/$modelId', params: { modelId: model.id } })
   })
   const edit = (next: ModelDraft) => {
@@ -30,7 +30,7 @@ export function NewModel() {
     if (Object.keys(problems).length > 0) setProblems(toDefinition(next).problems)
   }
   return (
-    <Page title="New model" about="Applications call it by name, with X-Gateway-Provider: auto.">
+    <Page title="New model" about="Applications call it by name, at /sdk/v1 or with X-Gateway-Provider: auto.">
       <form
         className="flex max-w-[960px] min-w-0 flex-col gap-4"
         onSubmit={(event) => {

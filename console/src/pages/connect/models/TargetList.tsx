@@ -45,7 +45,7 @@ export function TargetList({ at, mode, targets, problems, onChange }: TargetList
               <>
                 <Button size="sm" kind="ghost" square blocked={index === 0 && 'It is the first'} aria-label={`Move ${name} up`} icon={<ArrowUp size={14} aria-hidden />} onClick={() => move(index, -1)} />
                 <Button size="sm" kind="ghost" square blocked={index === targets.length - 1 && 'It is the last'} aria-label={`Move ${name} down`} icon={<ArrowDown size={14} aria-hidden />} onClick={() => move(index, 1)} />
-                <Button size="sm" kind="ghost" square blocked={targets.length === 1 && 'One target must stay'} aria-label={`Remove ${name}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => onChange(targets.toSpliced(index, 1))} />
+                <Button size="sm" kind="ghost" square blocked={targets.length === 1 && 'At least one target is needed'} aria-label={`Remove ${name}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => onChange(targets.toSpliced(index, 1))} />
               </>
             )}
           />

@@ -46,7 +46,7 @@ export function Try({ model, isDraft }: { model: Model; isDraft: boolean }) {
     }
     await invalidate('/api/v1/usage/breakdown')
   })
-  const blocked = !model.enabled ? 'The model is disabled' : name.trim() === '' || name.trim().endsWith('*') ? 'Say what stands for the *' : message === '' ? 'Write a message first' : parsed === null && 'The parameters are no JSON object'
+  const blocked = !model.enabled ? 'The model is disabled' : name.trim() === '' || name.trim().endsWith('*') ? 'Enter a name that matches the pattern' : message === '' ? 'Write a message first' : parsed === null && 'The parameters must be a JSON object'
   return (
     <div className="flex flex-col gap-4">
       <Section>

@@ -1,6 +1,6 @@
 import { EllipsisVertical, KeyRound, Pencil, Trash2, Zap } from 'lucide-react'
 import { Link } from '@tanstack/react-router'
-import { useState } from 'react'
+import { useEffect, useEffectEvent, useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { duration, plural } from '@/lib/format'
@@ -23,13 +23,17 @@ export interface Offer {
   stored: Schemas['Provider'] | null
 }
 
-export function ProviderCard({ offer, health, onEdit, onRemove }: { offer: Offer; health: Health | null; onEdit: () => void; onRemove: () => void }) {
+export function ProviderCard({ offer, health, testNow, onEdit, onRemove }: { offer: Offer; health: Health | null; testNow: boolean; onEdit: () => void; onRemove: () => void }) {
   const { orgId } = useMe()
   const [result, setResult] = useState<Schemas['ProviderTest'] | null>(null)
   const test = useAction(async () => {
     const params = { path: { orgId, name: offer.name } }
     setResult(await unwrap(client.POST('/api/v1/orgs/{orgId}/providers/{name}/test', { params })))
   })
+  const runTest = useEffectEvent(() => test.run())
+  useEffect(() => {
+    if (testNow) runTest()
+  }, [testNow])
   const { stored } = offer
   const isSandbox = offer.kind === 'sandbox'
   return (
@@ -95,7 +99,7 @@ function TestResult({ result }: { result: Schemas['ProviderTest'] }) {
 function describe(offer: Offer): string {
   const models = offer.models.length > 0 ? plural(offer.models.length, 'model') : 'any model'
   if (offer.stored?.base_url) return `${models} at ${offer.stored.base_url}`
-  return offer.builtIn ? models : `${models}, speaks as ${offer.kind}`
+  return offer.builtIn ? models : `${models}, ${offer.kind} API format`
 }
 
 function credentialOf(stored: Schemas['Provider'] | null): string {

@@ -4,7 +4,7 @@ import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
-import { Field, FormDialog, Input, SecretInput, Select, Switch, TextArea, toast, toastWarning } from '@/ui'
+import { Button, Field, FormDialog, Input, SecretInput, Select, Switch, TextArea, toast, toastWarning } from '@/ui'
 import { type Credential, CredentialList, credentialsBody } from './CredentialList'
 import type { Offer } from './ProviderCard'
 
@@ -14,13 +14,15 @@ interface Props {
   /** Built-in providers that a custom one can be compatible with. */
   kinds: string[]
   onClose: () => void
+  /** The provider is saved; `test` if it is to be tested now. */
+  onSaved: (name: string, test: boolean) => void
 }
 
 const ADDRESS_HINTS: Readonly<Record<string, string>> = { 'azure-openai': 'The endpoint of your resource: https://NAME.openai.azure.com. There is no common address.' }
 const KEY_HINTS: Readonly<Record<string, string>> = { bedrock: 'The access key, written ID:SECRET. Encrypted with the master key; nobody can read it back.' }
 
 /** Creates or replaces the configuration of a provider. Secrets are write-only. */
-export function ProviderForm({ offer, kinds, onClose }: Props) {
+export function ProviderForm({ offer, kinds, onClose, onSaved }: Props) {
   const { orgId } = useMe()
   const stored = offer?.stored ?? null
   const [name, setName] = useState(offer?.name ?? '')
@@ -32,7 +34,7 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
   const [keepsNothing, setKeepsNothing] = useState(stored?.no_retention ?? false)
   const [credentials, setCredentials] = useState<Credential[]>((stored?.credentials ?? []).map((one) => ({ ...one, apiKey: '', isStored: true })))
   const isCustom = offer === null || !offer.builtIn
-  const save = useAction(async () => {
+  const store = useAction(async (test: boolean) => {
     const body = {
       base_url: baseUrl.trim() || null,
       models: models.split(/\s+/).filter(Boolean),
@@ -46,9 +48,11 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
       : await unwrap(client.POST('/api/v1/orgs/{orgId}/providers', { params: { path: { orgId } }, body: { ...body, name: name.trim(), kind: isCustom ? kind : null } }))
     await invalidate('/api/v1/orgs', '/api/v1/playground/providers')
     if (saved.secrets_dropped) toastWarning(`${name.trim()} has a new origin, so its stored API keys and headers were dropped. Enter them again.`)
-    else toast(`${name.trim()} is stored`)
+    else toast(`${name.trim()} saved`)
     onClose()
+    onSaved(name.trim(), test)
   })
+  const save = { ...store, run: () => store.run(false) }
   return (
     <FormDialog
       onClose={onClose}
@@ -56,6 +60,11 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
       description={offer ? undefined : 'Any endpoint that is compatible with a built-in provider.'}
       action={save}
       submit={offer ? 'Save' : 'Add provider'}
+      also={
+        <Button busy={store.busy} onClick={(event) => event.currentTarget.form?.reportValidity() && store.run(true)}>
+          {offer ? 'Save and test' : 'Add and test'}
+        </Button>
+      }
       fields={['name', 'models', 'kind', 'api_key', 'base_url', 'headers']}
     >
       {!offer && (
@@ -63,7 +72,7 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           <Field label="Name" hint="The value for X-Gateway-Provider." error={save.fields['name']}>
             <Input mono required autoFocus value={name} placeholder="our-models" onChange={(event) => setName(event.target.value)} />
           </Field>
-          <Field label="Speaks as" hint="Its wire format and authentication." error={save.fields['kind']}>
+          <Field label="API format" hint="Request format and authentication." error={save.fields['kind']}>
             <Select value={kind} onChange={(event) => setKind(event.target.value)} options={kinds} />
           </Field>
         </div>
@@ -87,8 +96,8 @@ export function ProviderForm({ offer, kinds, onClose }: Props) {
           <Switch
             checked={keepsNothing}
             onChange={(event) => setKeepsNothing(event.target.checked)}
-            label="Keeps nothing of calls"
-            hint="Your contract with the provider says so. Callers that ask for no retention (OpenRouter’s zdr) are served only by such providers."
+            label="Zero data retention"
+            hint="Your contract with the provider guarantees it. Callers that ask for it (OpenRouter’s zdr) are served only by such providers."
           />
         </div>
       </details>

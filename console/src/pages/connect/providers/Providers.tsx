@@ -17,18 +17,26 @@ export function Providers() {
   const navigate = useNavigate({ from: '/providers' })
   const { orgId } = useMe()
   const [open, setOpen] = useState<Open | null>(null)
+  const [tested, setTested] = useState<string | null>(null)
+  const [showAll, setShowAll] = useState(false)
+  const openForm = (next: Open) => {
+    setTested(null)
+    setOpen(next)
+  }
+  const saved = (name: string, test: boolean) => setTested(test ? name : null)
   const known = api.useQuery('get', '/api/v1/playground/providers', {}, { refetchInterval: 60_000 })
   const own = api.useQuery('get', '/api/v1/orgs/{orgId}/providers', { params: { path: { orgId }, query: { limit: 200 } } })
   const offers = merge(known.data?.providers ?? [], own.data?.providers ?? [])
   const term = (q ?? '').toLowerCase()
   const shown = offers.filter((offer) => `${offer.name} ${offer.kind} ${offer.models.join(' ')}`.toLowerCase().includes(term))
+  const unready = shown.filter((offer) => !offer.configured)
   const failed = known.error ?? own.error
   return (
     <Page
       title="Providers"
       about="Store a credential once, and every key of the organization can use it. It is encrypted and never shown again."
       actions={
-        <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setOpen({ kind: 'custom' })}>
+        <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => openForm({ kind: 'custom' })}>
           Add custom provider
         </Button>
       }
@@ -45,18 +53,26 @@ export function Providers() {
             </Field>
           </div>
           {shown.length === 0 && <NoMatch what="providers" onClear={() => void navigate({ search: {} })} />}
-          <Group title="Ready" offers={shown.filter((offer) => offer.configured)} onOpen={setOpen} />
-          <Group title="Without a credential" note="Callers can still bring their own with each request." offers={shown.filter((offer) => !offer.configured)} onOpen={setOpen} />
+          <Group title="Ready" offers={shown.filter((offer) => offer.configured)} tested={tested} onOpen={openForm} />
+          {showAll || term !== '' ? (
+            <Group title="Without a credential" note="Callers can still bring their own with each request." offers={unready} tested={tested} onOpen={openForm} />
+          ) : (
+            unready.length > 0 && (
+              <div>
+                <Button onClick={() => setShowAll(true)}>Show all providers ({unready.length} more)</Button>
+              </div>
+            )
+          )}
         </>
       )}
-      {open?.kind === 'custom' && <ProviderForm offer={null} kinds={offers.filter((offer) => offer.builtIn).map((offer) => offer.name)} onClose={() => setOpen(null)} />}
-      {open?.kind === 'edit' && <ProviderForm offer={open.offer} kinds={[]} onClose={() => setOpen(null)} />}
+      {open?.kind === 'custom' && <ProviderForm offer={null} kinds={offers.filter((offer) => offer.builtIn).map((offer) => offer.name)} onClose={() => setOpen(null)} onSaved={saved} />}
+      {open?.kind === 'edit' && <ProviderForm offer={open.offer} kinds={[]} onClose={() => setOpen(null)} onSaved={saved} />}
       {open?.kind === 'remove' && <RemoveProvider offer={open.offer} onClose={() => setOpen(null)} />}
     </Page>
   )
 }
 
-function Group({ title, note, offers, onOpen }: { title: string; note?: string; offers: Offer[]; onOpen: (open: Open) => void }) {
+function Group({ title, note, offers, tested, onOpen }: { title: string; note?: string; offers: Offer[]; tested: string | null; onOpen: (open: Open) => void }) {
   const health = useProviderHealth()
   if (offers.length === 0) return null
   return (
@@ -67,7 +83,7 @@ function Group({ title, note, offers, onOpen }: { title: string; note?: string; 
       </h2>
       <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,300px),1fr))] gap-3">
         {offers.map((offer) => (
-          <ProviderCard key={offer.name} offer={offer} health={health(offer.name)} onEdit={() => onOpen({ kind: 'edit', offer })} onRemove={() => onOpen({ kind: 'remove', offer })} />
+          <ProviderCard key={offer.name} offer={offer} health={health(offer.name)} testNow={tested === offer.name} onEdit={() => onOpen({ kind: 'edit', offer })} onRemove={() => onOpen({ kind: 'remove', offer })} />
         ))}
       </ul>
     </section>

@@ -9,7 +9,7 @@ export function RemoveProvider({ offer, onClose }: { offer: Offer; onClose: () =
   const remove = async (): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/providers/{name}', { params: { path: { orgId, name: offer.name } } }))
     await invalidate('/api/v1/orgs', '/api/v1/playground/providers')
-    toast(`${offer.name} is removed`)
+    toast(`${offer.name} removed`)
   }
   return (
     <ConfirmDialog open onClose={onClose} title={`Remove ${offer.name}?`} action={offer.builtIn ? 'Remove credential' : 'Remove provider'} onConfirm={remove}>

@@ -2,6 +2,7 @@
 import { api } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { duration, percent, plural } from '@/lib/format'
+import { OWN_CALLS_EXCLUDED } from '@/lib/query'
 import { useNow } from '@/lib/useNow'
 import type { Tone } from '@/ui'
 
@@ -18,7 +19,7 @@ export interface Health {
 export function useProviderHealth(): (provider: string) => Health | null {
   const now = useNow(60_000)
   const end = Math.ceil(now / STEP_MS) * STEP_MS
-  const query = { from: new Date(end - HOUR_MS).toISOString(), to: new Date(end).toISOString(), by: 'provider' as const }
+  const query = { from: new Date(end - HOUR_MS).toISOString(), to: new Date(end).toISOString(), by: 'provider' as const, query: OWN_CALLS_EXCLUDED }
   const usage = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query } }, pollingOptions(60_000))
   return (provider) => {
     const row = usage.data?.rows.find((one) => one.key === provider)

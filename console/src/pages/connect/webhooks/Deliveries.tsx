@@ -30,7 +30,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
     const body = { status: what, type: search.type }
     const { retried } = await unwrap(client.POST('/api/v1/webhooks/{webhookId}/deliveries/retry', { params: { path: { webhookId } }, body }))
     await invalidate('/api/v1/webhooks')
-    toast(`${plural(retried, 'delivery is', 'deliveries are')} sent again`)
+    toast(`${plural(retried, 'delivery', 'deliveries')} sent again`)
   })
   const isFiltered = search.status !== undefined || search.type !== undefined
   return (
@@ -67,7 +67,7 @@ export function Deliveries({ webhookId }: { webhookId: string }) {
         ) : rows.length === 0 && isFiltered ? (
           <NoMatch what="deliveries" onClear={() => set({ status: undefined, type: undefined })} />
         ) : rows.length === 0 ? (
-          <Empty title="Nothing was sent yet">When something happens in the organization, its delivery appears here. “Send test event” makes one happen.</Empty>
+          <Empty title="No deliveries yet">Deliveries appear here when events occur. Use “Send test event” to try it.</Empty>
         ) : (
           <Rows rows={rows} selected={search.delivery ?? null} onOpen={(row) => set({ delivery: row.id })} />
         )}

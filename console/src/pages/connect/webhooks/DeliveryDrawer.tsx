@@ -20,7 +20,7 @@ export function DeliveryDrawer({ webhookId, deliveryId }: { webhookId: string; d
   const retry = useAction(async () => {
     await unwrap(client.POST('/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}/retry', { params }))
     await invalidate('/api/v1/webhooks')
-    toast('The delivery is sent again')
+    toast('Delivery sent again')
   })
   const delivery = query.data
   if (query.isError && !delivery) {

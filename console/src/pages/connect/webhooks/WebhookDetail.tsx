@@ -32,18 +32,18 @@ function Detail({ webhookId }: { webhookId: string }) {
   const test = useAction(async () => {
     await unwrap(client.POST('/api/v1/webhooks/{webhookId}/test', { params: path }))
     await invalidate('/api/v1/webhooks')
-    toast('A test event is on its way')
+    toast('Test event sent')
   })
   const activate = useAction(async (active: boolean) => {
     await unwrap(client.PUT('/api/v1/webhooks/{webhookId}', { params: path, body: { active } }))
     await invalidate('/api/v1/webhooks')
-    toast(active ? 'The webhook is active again' : 'The webhook is off')
+    toast(active ? 'Webhook active again' : 'Webhook paused')
   })
   const remove = async (): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/webhooks/{webhookId}', { params: path }))
     await navigate({ to: '/webhooks' })
     await invalidate('/api/v1/webhooks')
-    toast('The webhook is deleted')
+    toast('Webhook deleted')
   }
   const webhook = query.data
   if (query.isError && !webhook) {

@@ -18,7 +18,7 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
     const body = { url: url.trim(), events: some ? events : [], format }
     if (webhook) {
       await unwrap(client.PUT('/api/v1/webhooks/{webhookId}', { params: { path: { webhookId: webhook.id } }, body }))
-      toast('The webhook is changed')
+      toast('Webhook saved')
     } else setSecret((await unwrap(client.POST('/api/v1/webhooks', { body }))).secret)
     await invalidate('/api/v1/webhooks')
     if (webhook) onClose()

@@ -7,7 +7,7 @@ import { integer, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { Badge, Button, Dialog, ErrorPanel, Pager, SkeletonRows, Status, Table, type Column, type Tone } from '@/ui'
-import { AlertLogs, AlertStatus } from './AlertTable'
+import { AlertLogs, AlertStatus, PartialNote } from './AlertTable'
 import { useAlertActions } from './useAlertActions'
 
 type Entry = Schemas['AlertHistoryEntry']
@@ -31,6 +31,7 @@ export function AlertHistory({ alert, onClose }: { alert: Schemas['Alert']; onCl
         <span className="flex flex-wrap items-center gap-x-2">
           <Status tone={TONES[entry.kind] ?? 'muted'}>{entry.kind}</Status>
           {entry.muted && <Badge title="The alert was muted, so nobody was notified">not sent</Badge>}
+          <PartialNote reading={entry} />
         </span>
       ),
     },
@@ -62,6 +63,7 @@ export function AlertHistory({ alert, onClose }: { alert: Schemas['Alert']; onCl
         <AlertLogs alert={alert} to={new Date(now).toISOString()}>Show requests in Logs</AlertLogs>
       </div>
       {alert.query !== '' && <code className="text-xs break-all">{alert.query}</code>}
+      <PartialNote reading={alert} />
       {alert.error !== null && <p className="break-words text-err">{alert.error}</p>}
       {list.isPending ? (
         <SkeletonRows rows={4} />

@@ -1,11 +1,11 @@
 import { Bell, BellOff, EllipsisVertical, FlaskConical, History, Pencil, Trash2 } from 'lucide-react'
 import { Link } from '@tanstack/react-router'
 import type { Schemas } from '@/api/client'
-import { alertState, conditionText, isMuted, measureText } from '@/lib/alerts'
+import { alertState, conditionText, countedSince, isMuted, measureText } from '@/lib/alerts'
 import { ago, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
-import { Button, Menu, MenuItem, MenuLine, Status, Table, type Column } from '@/ui'
+import { Badge, Button, Menu, MenuItem, MenuLine, Status, Table, type Column } from '@/ui'
 import { useAlertActions } from './useAlertActions'
 
 type Alert = Schemas['Alert']
@@ -39,6 +39,7 @@ export function AlertTable({ alerts, onShow, onEdit, onDelete }: AlertTableProps
           <span>{conditionText(alert)}</span>
           <span className="sm:hidden">Last value {measureText(alert.measure, alert.value)}</span>
           {alert.query !== '' && <code className="text-xs break-all text-muted">{alert.query}</code>}
+          <PartialNote reading={alert} />
           {alert.error !== null && <span className="text-xs break-words text-err">{alert.error}</span>}
         </span>
       ),
@@ -85,6 +86,21 @@ export function AlertTable({ alerts, onShow, onEdit, onDelete }: AlertTableProps
     },
   ]
   return <Table label="Alerts" columns={columns} rows={alerts} rowKey={(alert) => alert.id} onOpen={onShow} />
+}
+
+/** Badge of a reading for which not all rows of the window were counted. */
+export function PartialNote({ reading }: { reading: Parameters<typeof countedSince>[0] }) {
+  const { zone } = usePrefs()
+  const since = countedSince(reading)
+  if (since === null) return null
+  return (
+    <span className="text-xs text-muted">
+      <Badge tone="warn" title="The window has too many rows to read them all">
+        Partial
+      </Badge>{' '}
+      only rows since {time(since, zone, 'time')} were counted
+    </span>
+  )
 }
 
 export function AlertStatus({ alert, now }: { alert: Alert; now: number }) {

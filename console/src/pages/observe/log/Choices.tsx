@@ -48,7 +48,7 @@ export function AddToDataset({ logIds, onClose }: { logIds: number[]; onClose():
   return (
     <Choice
       title="Add to a dataset"
-      about="Each request becomes the input of a test case; its response is kept as metadata.output, and nothing is expected yet."
+      about="Each request becomes the input of a test case; its response is kept as metadata.output. The expected output stays empty."
       label="Dataset"
       options={datasets.data?.datasets.map((dataset: Schemas['Dataset']) => ({ value: dataset.id, label: dataset.name }))}
       none="There is no dataset yet: create one first"

@@ -39,7 +39,7 @@ export function Cost({ log }: { log: LogDetail }) {
       {price && (
         <p className="text-xs text-muted">
           Prices as of {time(prices.data.as_of, zone, 'date')}.
-          {log.cost_usd !== null && Math.abs(sum - log.cost_usd) > Math.max(1e-9, log.cost_usd * 0.01) && ' The cost was fixed when the request was made, by the rates of then, or by a rate for long or batched requests.'}
+          {log.cost_usd !== null && Math.abs(sum - log.cost_usd) > Math.max(1e-9, log.cost_usd * 0.01) && ' Cost was calculated with the price at request time, or a long-context or batch rate.'}
         </p>
       )}
     </>

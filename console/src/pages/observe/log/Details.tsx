@@ -8,6 +8,7 @@ import { term } from '@/lib/query'
 import { CopyButton } from '@/ui'
 import { Json } from '@/ui/Json'
 import type { LogDetail } from './copyAs'
+import { tokensPerSecond } from './speed'
 
 type Fact = [name: string, value: ReactNode, copy?: string]
 const LINK = 'text-accent underline'
@@ -23,11 +24,15 @@ export function Details({ log }: { log: LogDetail }) {
   const key = keys.data?.keys.find((one) => one.id === log.key_id)
   const app = apps.data?.apps.find((one) => one.id === log.app_id)
   const team = teams.data?.teams.find((one) => one.id === log.team_id)
+  const speed = tokensPerSecond(log)
   const facts: Fact[] = [
     ['Time', time(log.created_at, zone, 'full')],
     ['Cost', costText(log)],
     ['Tokens', tokenText(log)],
+    ...(speed === null ? [] : [['Speed', `${integer(speed)} output tokens per second after the first`] as Fact]),
     ['Cache', cacheText(log)],
+    ...(log.attempts.length > 1 ? [['Attempts', String(log.attempts.length)] as Fact] : []),
+    ...(log.tool ? [['Tool', <Rows key="tool" query={term('tool', log.tool)}>{log.tool}</Rows>, log.tool] as Fact] : []),
     ...(log.queued_ms ? [['Waited', `${duration(log.queued_ms)} for limits`] as Fact] : []),
     ['Error', log.error_code && <Rows query={term('error', log.error_code)}>{log.error_code}</Rows>],
     ['Key', log.key_id && <Named to="/keys" query={term('key', log.key_id)} name={key ? `${key.name} (${key.key_prefix}…)` : log.key_id} />, log.key_id ?? undefined],

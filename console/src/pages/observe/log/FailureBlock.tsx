@@ -8,11 +8,11 @@ import type { LogDetail } from './copyAs'
 export function FailureBlock({ log }: { log: LogDetail }) {
   const failure = detailedFailure(log)
   if (!failure) return null
-  const refused = log.attempts.length === 0
+  const tried = log.attempts.length
   const facts = [
     failure.code !== null && failure.code !== log.error_code && failure.code,
     log.error_code,
-    refused ? 'refused by the gateway, no provider was called' : plural(log.attempts.length, 'attempt'),
+    tried > 0 ? plural(tried, 'attempt') : !['otel', 'mcp'].includes(log.source) && 'refused by the gateway, no provider was called',
     retryAfter(failure.message),
   ].filter((fact): fact is string => typeof fact === 'string' && fact !== '')
   return (

@@ -8,7 +8,7 @@ type Attempt = LogDetail['attempts'][number]
 
 const COLUMNS: readonly Column<Attempt & { number: number }>[] = [
   { key: 'target', header: 'Target', cell: (attempt) => <code className="whitespace-nowrap">{targetOf(attempt)}</code> },
-  { key: 'status', header: 'Status', cell: (attempt) => (attempt.status === null ? <span className="whitespace-nowrap text-err">no answer</span> : <HttpStatus status={attempt.status} />) },
+  { key: 'status', header: 'Status', cell: (attempt) => (attempt.status === null ? <span className="whitespace-nowrap text-err">no answer</span> : <HttpStatus status={attempt.status} code={attempt.error !== null && attempt.status < 400 ? 'failed' : null} />) },
   { key: 'start', header: 'Began', number: true, cell: (attempt) => duration(attempt.start_ms) },
   { key: 'ttft', header: 'First token', number: true, cell: (attempt) => duration(attempt.ttft_ms) },
   { key: 'latency', header: 'Took', number: true, cell: (attempt) => duration(attempt.latency_ms) },

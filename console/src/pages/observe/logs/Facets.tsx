@@ -1,15 +1,26 @@
 import { keepPreviousData } from '@tanstack/react-query'
 import { Ban } from 'lucide-react'
+import { useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cx } from '@/lib/cx'
 import { compact, integer, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { hasField, setValue, valueState, withoutField } from '@/lib/query'
+import { statusText } from '@/lib/statusWords'
 import { ErrorLine, SkeletonRows } from '@/ui'
+import { splitFields } from './facetFields'
 
 /** Fields in the sidebar, and what they are called. */
-export const FACETS: Readonly<Record<string, string>> = { status: 'Status', error: 'Error', provider: 'Provider', model: 'Model', key: 'Key', app: 'Application', team: 'Team', user: 'User', prompt: 'Prompt', cache: 'Cache' }
+export const FACETS: Readonly<Record<string, string>> = { status: 'Status', provider: 'Provider', model: 'Model', key: 'Key', app: 'Application', team: 'Team', user: 'User', prompt: 'Prompt', error: 'Error', level: 'Level', source: 'Source', tool: 'Tool', cache: 'Cache' }
 const MAX_VALUES = 8
+/** The most that the API lists. */
+const ALL_VALUES = 100
+const OPTIONS = { staleTime: 15_000, placeholderData: keepPreviousData, retry: false, meta: { quiet: true } }
+
+interface Bounds {
+  from: string
+  to?: string
+}
 
 interface FacetsProps {
   query: string
@@ -22,55 +33,61 @@ interface FacetsProps {
 /** Values of the matching rows with counts. A click adds a value to the query or removes it; the ban sign excludes it. */
 export function Facets({ query, effective, from, to, onQuery }: FacetsProps) {
   const { zone } = usePrefs()
-  const bounds = { from, ...(to && { to }), limit: MAX_VALUES }
-  const options = { staleTime: 15_000, placeholderData: keepPreviousData, retry: false, meta: { quiet: true } }
-  const names = Object.keys(FACETS)
-  const all = api.useQuery('get', '/api/v1/logs/facets', { params: { query: { ...bounds, query: effective || undefined, fields: names.join(',') } } }, options)
-  if (all.isError) return <div className="p-3"><ErrorLine error={all.error} /></div>
-  if (!all.data) return <SkeletonRows rows={10} height={26} />
+  const bounds: Bounds = { from, ...(to && { to }) }
+  const [summed, counted] = splitFields(effective)
+  // Two requests: one field that only rows have would keep all others from the sums.
+  const params = (fields: readonly string[]) => ({ params: { query: { ...bounds, limit: MAX_VALUES, query: effective || undefined, fields: fields.join(',') } } })
+  const first = api.useQuery('get', '/api/v1/logs/facets', params(summed), OPTIONS)
+  const second = api.useQuery('get', '/api/v1/logs/facets', params(counted), OPTIONS)
+  if (first.isError) return <div className="p-3"><ErrorLine error={first.error} /></div>
+  const found = [first, second].flatMap((answer) => answer.data?.facets ?? [])
+  const rows = first.data
   return (
     <div className="flex flex-col gap-3 p-3">
-      <p className="text-xs text-muted" title={all.data.partial ? `Only rows since ${time(all.data.scanned_to, zone)} were counted` : undefined}>
-        <span className="font-medium text-fg tabular-nums">{integer(all.data.rows)}</span> {all.data.rows === 1 ? 'request' : 'requests'}
-        {all.data.partial && `, counted since ${time(all.data.scanned_to, zone)}`}
-      </p>
-      {all.data.facets.map((facet) =>
-        hasField(query, facet.field) ? (
-          <OpenFacet key={facet.field} field={facet.field} query={query} effective={effective} bounds={bounds} fallback={facet} onQuery={onQuery} />
-        ) : (
-          <Facet key={facet.field} facet={facet} query={query} onQuery={onQuery} />
-        ),
+      {rows && (
+        <p className="text-xs text-muted" title={rows.partial ? `Only rows since ${time(rows.scanned_to, zone)} were counted` : undefined}>
+          <span className="font-medium text-fg tabular-nums">{integer(rows.rows)}</span> {rows.rows === 1 ? 'request' : 'requests'}
+          {rows.partial && `, counted since ${time(rows.scanned_to, zone)}`}
+        </p>
       )}
+      {Object.keys(FACETS).map((field) => {
+        const facet = found.find((one) => one.field === field)
+        return facet && <Facet key={field} facet={facet} query={query} effective={effective} bounds={bounds} onQuery={onQuery} />
+      })}
+      {(first.isPending || second.isPending) && <SkeletonRows rows={first.isPending ? 10 : 3} height={26} />}
+      {second.isError && <ErrorLine error={second.error} />}
+      {second.data?.partial && !rows?.partial && <p className="text-xs text-muted">Errors, levels, sources, tools and the cache are counted since {time(second.data.scanned_to, zone)}.</p>}
     </div>
   )
 }
 
-interface OpenFacetProps {
-  field: string
+interface FacetProps {
+  facet: Schemas['Facet']
   query: string
   effective: string
-  bounds: { from: string; to?: string; limit: number }
-  fallback: Schemas['Facet']
+  bounds: Bounds
   onQuery(query: string): void
 }
 
-/** A field that is filtered by: its other values are counted without its own terms, so that they can be chosen too. */
-function OpenFacet({ field, query, effective, bounds, fallback, onQuery }: OpenFacetProps) {
-  const rest = withoutField(effective, field)
-  const found = api.useQuery('get', '/api/v1/logs/facets', { params: { query: { ...bounds, query: rest || undefined, fields: field } } }, { staleTime: 15_000, placeholderData: keepPreviousData, retry: false, meta: { quiet: true } })
-  return <Facet facet={found.data?.facets[0] ?? fallback} query={query} onQuery={onQuery} />
-}
-
-function Facet({ facet, query, onQuery }: { facet: Schemas['Facet']; query: string; onQuery(query: string): void }) {
-  const { field, values } = facet
+/**
+ * One field. If it is filtered by, its other values are counted without its own terms, so that they can be chosen too;
+ * "more" asks for all of its values.
+ */
+function Facet({ facet, query, effective, bounds, onQuery }: FacetProps) {
+  const { field } = facet
+  const [all, setAll] = useState(false)
   const isFiltered = hasField(query, field)
+  const rest = isFiltered ? withoutField(effective, field) : effective
+  const own = api.useQuery('get', '/api/v1/logs/facets', { params: { query: { ...bounds, limit: all ? ALL_VALUES : MAX_VALUES, query: rest || undefined, fields: field } } }, { ...OPTIONS, enabled: isFiltered || all })
+  const { values, other_values: others, other_rows: otherRows } = ((isFiltered || all) && own.data?.facets[0]) || facet
   if (values.length === 0 && !isFiltered) return null
+  const title = FACETS[field] ?? field
   return (
-    <section aria-label={FACETS[field] ?? field}>
+    <section aria-label={title}>
       <h3 className="flex items-center text-xs font-medium text-muted">
-        <span className="flex-1">{FACETS[field] ?? field}</span>
+        <span className="flex-1">{title}</span>
         {isFiltered && (
-          <button type="button" className="min-h-6 font-normal text-accent" aria-label={`Clear ${FACETS[field] ?? field}`} onClick={() => onQuery(withoutField(query, field))}>
+          <button type="button" className="min-h-6 font-normal text-accent" aria-label={`Clear ${title}`} onClick={() => onQuery(withoutField(query, field))}>
             Clear
           </button>
         )}
@@ -78,10 +95,22 @@ function Facet({ facet, query, onQuery }: { facet: Schemas['Facet']; query: stri
       <ul>
         {field === 'status' && <Value field={field} value="error" name="All errors" rows={null} query={query} onQuery={onQuery} />}
         {values.map((one) => (
-          <Value key={one.value} field={field} value={one.name ?? one.value} name={one.name ?? one.value} rows={one.rows} query={query} onQuery={onQuery} />
+          <Value key={one.value} field={field} value={one.name ?? one.value} name={field === 'status' ? statusText(one.value) : (one.name ?? one.value)} rows={one.rows} query={query} onQuery={onQuery} />
         ))}
       </ul>
-      {facet.other_values > 0 && <p className="px-1 text-xs text-muted">{compact(facet.other_values)} more in {compact(facet.other_rows)} requests</p>}
+      {all ? (
+        <button type="button" className="min-h-6 px-1 text-xs text-accent" onClick={() => setAll(false)}>
+          {own.isFetching ? 'Loading…' : 'Show fewer'}
+          {others > 0 && !own.isFetching && <span className="text-muted">; {compact(others)} more are not listed</span>}
+        </button>
+      ) : (
+        others > 0 && (
+          <button type="button" className="min-h-6 px-1 text-left text-xs text-accent" onClick={() => setAll(true)}>
+            {compact(others)} more <span className="sr-only">of {title} </span>
+            <span className="text-muted">in {compact(otherRows)} requests</span>
+          </button>
+        )
+      )}
     </section>
   )
 }

@@ -22,7 +22,7 @@ function describeState(state: LiveState): { tone: Tone; label: string } {
     case 'waiting':
       return { tone: 'warn', label: 'Reconnecting…' }
     case 'polling':
-      return { tone: 'warn', label: 'Asking every few seconds' }
+      return { tone: 'warn', label: 'Polling' }
     case 'refused':
       return { tone: 'err', label: 'Not live' }
   }

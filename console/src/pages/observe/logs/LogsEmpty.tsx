@@ -15,7 +15,7 @@ export function LogsEmpty() {
       }
       more={<Snippets label="Language" snippets={requestSnippets({ origin: location.origin, key: null, provider: 'sandbox', model: 'sandbox-small' })} />}
     >
-      Every request through the gateway leaves a row here, with its conversation, its timing and what it cost. Choose a longer range, or send one:
+      Each request through the gateway is listed here with its conversation, timing and cost. Choose a longer range, or send one:
     </Empty>
   )
 }

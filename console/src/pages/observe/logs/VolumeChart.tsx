@@ -27,14 +27,16 @@ export function VolumeChart({ query, range, live, onRange }: VolumeChartProps) {
   const iso = (at: number) => new Date(at).toISOString()
   return (
     <section aria-label="Volume" className="shrink-0 border-y border-line bg-surface px-4 pt-1">
-      <p className="flex flex-wrap gap-x-3 text-xs text-muted tabular-nums">
-        <span className="text-fg">{plural(total, 'request')}</span>
-        <span className={errors > 0 ? 'text-err' : undefined}>{plural(errors, 'error')}</span>
-        {series.data?.partial && <span>Counted since {time(series.data.scanned_to, zone)}; choose a shorter range for all</span>}
-      </p>
       <TimeChart
-        bare
+        strip
         whole
+        summary={
+          <span className="flex flex-wrap gap-x-3">
+            <span className="text-fg">{plural(total, 'request')}</span>
+            <span className={errors > 0 ? 'text-err' : undefined}>{plural(errors, 'error')}</span>
+            {series.data?.partial && <span>Counted since {time(series.data.scanned_to, zone)}; choose a shorter range for all</span>}
+          </span>
+        }
         title="Requests over time"
         kind="bars"
         height={HEIGHT}
@@ -42,7 +44,7 @@ export function VolumeChart({ query, range, live, onRange }: VolumeChartProps) {
         step={INTERVAL_MS[interval]}
         starts={buckets.map((bucket) => Date.parse(bucket.start))}
         series={[
-          { name: 'successful', color: 'var(--series-6)', values: buckets.map((bucket) => bucket.requests - bucket.errors) },
+          { name: 'ok', color: 'var(--series-6)', values: buckets.map((bucket) => bucket.requests - bucket.errors) },
           { name: 'failed', color: 'var(--err)', values: buckets.map((bucket) => bucket.errors) },
         ]}
         format={(value) => (value < 10_000 ? integer(value) : compact(value))}

@@ -1,4 +1,3 @@
-import { colorOf } from '@/charts/colors'
 import type { LogRow } from '@/api/logs'
 import { failureOf } from '@/lib/failure'
 import { compact, cost, duration, NO_VALUE, time, type Zone } from '@/lib/format'
@@ -13,6 +12,11 @@ export interface ColumnContext {
   /** The range is longer than a day: times need a date. */
   withDate: boolean
   keyName(id: string): string
+  appName(id: string): string
+  teamName(id: string): string
+  providerColor(provider: string): string
+  /** The first row of a day, where the list has several days. */
+  isFirstOfDay(row: LogRow): boolean
 }
 
 export interface LogColumn extends GridColumn<LogRow> {
@@ -33,12 +37,12 @@ export function isShown(column: LogColumn, width: number, chosen: LogsPrefs['col
   return chosen[column.key] ?? (column.from !== null && width >= column.from)
 }
 
-export function logColumns({ zone, withDate, keyName }: ColumnContext): LogColumn[] {
+export function logColumns({ zone, withDate, keyName, appName, teamName, providerColor, isFirstOfDay }: ColumnContext): LogColumn[] {
   const at = (row: LogRow) => (withDate ? `${time(row.created_at, zone, 'day')} ${time(row.created_at, zone, 'time')}` : time(row.created_at, zone, 'time'))
   return [
-    { key: 'time', header: 'Time', width: withDate ? '120px' : '76px', from: 0, sort: 'time', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="text-muted">{at(row)}</time> },
+    { key: 'time', header: 'Time', width: withDate ? '120px' : '76px', from: 0, sort: 'time', cell: (row) => <Time row={row} text={at(row)} title={time(row.created_at, zone, 'full')} first={isFirstOfDay(row)} /> },
     { key: 'status', header: 'Status', width: '64px', from: 0, cell: (row) => <HttpStatus status={row.status} code={row.error_code} short /> },
-    { key: 'provider', header: 'Provider', width: '116px', from: 860, cell: (row) => <Provider row={row} /> },
+    { key: 'provider', header: 'Provider', width: '116px', from: 860, cell: (row) => <Provider row={row} color={providerColor(row.provider)} /> },
     { key: 'model', header: 'Model', width: '150px', from: 0, cell: (row) => <code title={row.model ?? undefined}>{row.model ?? NO_VALUE}</code> },
     { key: 'preview', header: 'Input', width: 'minmax(140px, 1fr)', from: 560, cell: (row) => <Input row={row} /> },
     { key: 'output', header: 'Output', width: '240px', from: null, cell: (row) => <Output row={row} /> },
@@ -50,15 +54,36 @@ export function logColumns({ zone, withDate, keyName }: ColumnContext): LogColum
     { key: 'cache', header: 'Cache', width: '72px', from: 1400, cell: (row) => (row.cache === 'hit' ? <Badge tone="accent">hit</Badge> : (row.cache?.toLowerCase() ?? '')) },
     { key: 'key', header: 'Key', width: '120px', from: 1240, cell: (row) => (row.key_id ? keyName(row.key_id) : <span className="text-muted">{row.source === 'api' ? 'console' : NO_VALUE}</span>) },
     { key: 'user', header: 'User', width: '110px', from: 1400, cell: (row) => row.user ?? NO_VALUE },
+    { key: 'app', header: 'Application', width: '130px', from: null, cell: (row) => (row.app_id ? appName(row.app_id) : NO_VALUE) },
+    { key: 'team', header: 'Team', width: '120px', from: null, cell: (row) => (row.team_id ? teamName(row.team_id) : NO_VALUE) },
+    { key: 'source', header: 'Source', width: '84px', from: null, cell: (row) => row.source },
+    { key: 'tool', header: 'Tool', width: '150px', from: null, cell: (row) => (row.tool ? <code title={row.tool}>{row.tool}</code> : NO_VALUE) },
+    { key: 'attempts', header: 'Attempts', width: '80px', from: null, number: true, cell: (row) => <Attempts row={row} /> },
     { key: 'session', header: 'Session', width: '150px', from: 1520, cell: (row) => <code className="text-muted">{row.session_id ?? NO_VALUE}</code> },
     { key: 'prompt', header: 'Prompt', width: '160px', from: null, cell: (row) => (row.prompt ? <code>{row.prompt}{row.prompt_version === null ? '' : `@${row.prompt_version}`}</code> : NO_VALUE) },
+    { key: 'request', header: 'Request id', width: '250px', from: null, cell: (row) => <code className="text-muted" title={row.request_id}>{row.request_id}</code> },
   ]
 }
 
-function Provider({ row }: { row: LogRow }) {
+/** A line over the whole row divides days. */
+function Time({ row, text, title, first }: { row: LogRow; text: string; title: string; first: boolean }) {
+  return (
+    <time dateTime={row.created_at} title={title} className={first ? 'font-medium' : 'text-muted'}>
+      {first && <span className="pointer-events-none absolute inset-x-0 top-0 border-t-2 border-line-strong" aria-hidden />}
+      {text}
+    </time>
+  )
+}
+
+function Attempts({ row }: { row: LogRow }) {
+  const failed = row.attempts.filter((attempt) => attempt.error !== null).length
+  return <span className={row.attempts.length > 1 ? 'text-warn' : undefined} title={failed > 0 ? `${failed} failed` : undefined}>{row.attempts.length}</span>
+}
+
+function Provider({ row, color }: { row: LogRow; color: string }) {
   return (
     <span className="inline-flex items-center gap-1.5">
-      <span className="size-2 shrink-0 rounded-[2px]" style={{ background: colorOf(row.provider) }} aria-hidden />
+      <span className="size-2 shrink-0 rounded-[2px]" style={{ background: color }} aria-hidden />
       {row.provider}
       {row.attempts.length > 1 && (
         <span className="text-warn" title={`${row.attempts.length} attempts`}>

@@ -17,7 +17,7 @@ export function FirstRun() {
         }
         more={<Snippets label="Language" snippets={requestSnippets({ origin: location.origin, key: null, provider: 'sandbox', model: 'sandbox-small' })} />}
       >
-        Requests, errors, cost and latency will be here as soon as something goes through the gateway. The sandbox provider needs no account.
+        Requests, errors, cost and latency appear here with the first request. The sandbox provider needs no account.
       </Empty>
     </div>
   )

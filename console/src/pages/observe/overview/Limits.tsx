@@ -41,7 +41,7 @@ export default function LimitsCard() {
       ),
     },
     { key: 'refused', header: 'Refused, 24 h', number: true, cell: ({ refused }) => <span className={refused > 0 ? 'text-err' : undefined}>{integer(refused)}</span> },
-    { key: 'would', header: 'Would refuse', number: true, from: 'sm', cell: ({ would }) => integer(would) },
+    { key: 'would', header: 'Would be refused', number: true, from: 'sm', cell: ({ would }) => integer(would) },
   ]
   return (
     <Section title="Limits" flush aside={<Link to="/org/limits" className="text-xs text-accent underline">All limits</Link>}>

@@ -3,7 +3,8 @@ import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
 import { pollingOptions } from '@/api/query'
 import { Meter } from '@/charts/Bars'
-import { rankColors } from '@/charts/colors'
+import { OTHER_COLOR } from '@/charts/colors'
+import type { TimeSeries } from '@/charts/TimeChart'
 import { ago, compact, duration, moneyColumn, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { term, withOwnCalls, type OwnCalls } from '@/lib/query'
@@ -20,22 +21,26 @@ interface PartProps {
   own: OwnCalls
 }
 
-export default function Tables(props: PartProps) {
+interface TablesProps extends PartProps {
+  /** The series of the chart of costs, whose colours the models have. */
+  costs: readonly TimeSeries[]
+}
+
+export default function Tables({ costs, ...props }: TablesProps) {
   return (
     <>
-      <TopModels {...props} />
+      <TopModels {...props} costs={costs} />
       <NewestErrors {...props} />
     </>
   )
 }
 
-function TopModels({ range, own }: PartProps) {
+function TopModels({ range, own, costs }: TablesProps) {
   const { from, to } = range
   const models = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by: 'model', query: withOwnCalls('', own) || undefined } } }, pollingOptions())
   const navigate = useNavigate()
   const rows = models.data?.rows.slice(0, MAX_ROWS) ?? []
   const cost = moneyColumn(rows.map((row) => row.cost_usd))
-  const colors = rankColors(rows)
   const maxCost = Math.max(0, ...rows.map((row) => row.cost_usd ?? 0))
   const columns: Column<Schemas['BreakdownRow']>[] = [
     {
@@ -45,7 +50,7 @@ function TopModels({ range, own }: PartProps) {
       cell: (row) => (
         <div className="pb-1">
           <code className="block truncate" title={row.name}>{row.name}</code>
-          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={colors(row)} />
+          <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={costs.find((one) => one.name === (row.key ?? 'unknown'))?.color ?? OTHER_COLOR} />
         </div>
       ),
     },
@@ -84,7 +89,7 @@ function NewestErrors({ range, own }: PartProps) {
   return (
     <Section title="Newest errors" flush aside={
         <span className="flex gap-3 text-xs text-accent underline">
-          <Link to="/logs" search={{ query: ERRORS, own, sort: 'latency', range: 'today' }}>Slowest today</Link>
+          <Link to="/logs" search={{ query: ERRORS, own, sort: 'latency', range: 'today' }}>Slowest failures today</Link>
           <Link to="/logs" search={{ query: ERRORS, own }}>All errors</Link>
         </span>
       }>

@@ -3,18 +3,19 @@ import { keepPreviousData } from '@tanstack/react-query'
 import { useDeferredValue } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { quoteValue, type Completion } from '@/lib/query'
+import { statusWord } from '@/lib/statusWords'
 
 export interface Suggestion {
   /** Text that replaces what is typed. */
   insert: string
   label: string
-  about?: string
+  about?: string | undefined
 }
 
 const MAX_SUGGESTIONS = 12
 /** Fields whose values are read from the log rows or the resources. */
 const LISTED = new Set(['text', 'name'])
-const STATUSES = ['error', 'ok', '2xx', '4xx', '5xx', '429', '499', '500']
+const STATUSES = ['error', 'ok', '2xx', '4xx', '5xx', '400', '401', '403', '429', '499', '500', '502', '503', '504']
 
 export function useCompletion(completion: Completion | null): Suggestion[] {
   const fields = api.useQuery('get', '/api/v1/logs/fields', {}, { staleTime: Number.POSITIVE_INFINITY, enabled: completion !== null })
@@ -33,7 +34,7 @@ export function useCompletion(completion: Completion | null): Suggestion[] {
   const prefix = completion.prefix.toLowerCase()
   const known = listed ? values.data?.field === query.field ? values.data.values : [] : fixedValues(info)
   const found = known.filter((value) => value.toLowerCase().startsWith(prefix) && value !== completion.prefix)
-  if (found.length > 0) return found.slice(0, MAX_SUGGESTIONS).map((value) => ({ insert: `${quoteValue(value)} `, label: value }))
+  if (found.length > 0) return found.slice(0, MAX_SUGGESTIONS).map((value) => ({ insert: `${quoteValue(value)} `, label: value, about: info?.type === 'status' ? statusWord(value) : undefined }))
   // Numbers, durations and times have no list: show how one is written.
   return completion.prefix === '' && info && !listed ? [{ insert: exampleValue(info), label: exampleValue(info), about: info.description }] : []
 }

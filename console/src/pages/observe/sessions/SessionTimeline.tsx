@@ -1,9 +1,11 @@
 import { useMemo, useState, type PointerEvent } from 'react'
 import { api, type Schemas } from '@/api/client'
 import type { LogRow } from '@/api/logs'
-import { colorOf, ERROR_COLOR } from '@/charts/colors'
+import { assignColors } from '@/charts/assign'
+import { ERROR_COLOR, OTHER_COLOR } from '@/charts/colors'
 import { useWidth } from '@/charts/useWidth'
 import { truncate } from '@/charts/Waterfall'
+import { isFailed } from '@/lib/failureState'
 import { duration, money, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { compressGaps, instantAt, positionOf, type TimeSegment } from '@/lib/timeline'
@@ -24,12 +26,14 @@ const LABEL_WIDTH = 52
 /** Requests and attempts as bars on a time axis with compressed gaps. Dragging zooms; a table has the same data. */
 export function SessionTimeline({ sessionId, requests, onOpen }: SessionTimelineProps) {
   const [zoom, setZoom] = useState<{ from: number; to: number } | null>(null)
-  const lines = useMemo(() => linesOf(requests).filter((line) => !zoom || (line.end >= zoom.from && line.start <= zoom.to)), [requests, zoom])
+  const providers = useMemo(() => providersOf(requests), [requests])
+  const colorFor = useMemo(() => assignColors(providers), [providers])
+  const lines = useMemo(() => linesOf(requests, colorFor).filter((line) => !zoom || (line.end >= zoom.from && line.start <= zoom.to)), [requests, colorFor, zoom])
   return (
     <div className="flex flex-col gap-4 p-4">
       <div className="flex min-h-7 flex-wrap items-center gap-x-4 gap-y-1 text-xs text-muted">
         <span className="flex-1">Drag to zoom; idle time is compressed.</span>
-        <Legend requests={requests} />
+        <Legend providers={providers} colorFor={colorFor} hasAttempts={requests.some((row) => row.attempts.length > 1)} />
         {zoom && (
           <Button size="sm" onClick={() => setZoom(null)}>
             Show all
@@ -52,7 +56,13 @@ interface Line {
   description: string
 }
 
-function linesOf(requests: readonly LogRow[]): Line[] {
+/** Providers in the order of their calls, those of attempts included. */
+function providersOf(requests: readonly LogRow[]): string[] {
+  const calls = requests.toSorted((a, b) => a.id - b.id).flatMap((row) => [...row.attempts.map((attempt) => attempt.provider), row.provider])
+  return [...new Set(calls)]
+}
+
+function linesOf(requests: readonly LogRow[], colorFor: (provider: string) => string): Line[] {
   return requests
     .toSorted((a, b) => a.id - b.id)
     .flatMap((row) => {
@@ -62,9 +72,9 @@ function linesOf(requests: readonly LogRow[]): Line[] {
         label: row.model ?? row.provider,
         start,
         end: start + row.latency_ms,
-        color: row.status >= 400 ? ERROR_COLOR : colorOf(row.provider),
+        color: isFailed(row) ? ERROR_COLOR : colorFor(row.provider),
         nested: false,
-        description: `${row.provider}/${row.model ?? ''}: ${row.status} in ${duration(row.latency_ms)}`,
+        description: `${row.provider}/${row.model ?? ''}: ${row.status}${row.error_code === null ? '' : ` ${row.error_code}`} in ${duration(row.latency_ms)}`,
       }
       if (row.attempts.length < 2) return [request]
       return [
@@ -74,7 +84,7 @@ function linesOf(requests: readonly LogRow[]): Line[] {
           label: attempt.provider,
           start: start + attempt.start_ms,
           end: start + attempt.start_ms + attempt.latency_ms,
-          color: attempt.status === null || attempt.status >= 400 ? ERROR_COLOR : colorOf(attempt.provider),
+          color: attempt.status === null || attempt.status >= 400 || attempt.error !== null ? ERROR_COLOR : colorFor(attempt.provider),
           nested: true,
           description: `${attempt.provider}/${attempt.model ?? ''}: ${attempt.error ?? attempt.status ?? 'no answer'} in ${duration(attempt.latency_ms)}`,
         })),
@@ -184,9 +194,10 @@ function axisTicks(segments: readonly TimeSegment[], x: (at: number) => number, 
 }
 
 /** What the colours and the thin bars mean. */
-function Legend({ requests }: { requests: readonly LogRow[] }) {
-  const providers = [...new Set(requests.map((row) => row.provider))].slice(0, 5)
-  const items = [...providers.map((name) => ({ name, color: colorOf(name) })), { name: 'failed', color: ERROR_COLOR }]
+function Legend({ providers, colorFor, hasAttempts }: { providers: readonly string[]; colorFor: (provider: string) => string; hasAttempts: boolean }) {
+  const items = providers.map((name) => ({ name, color: colorFor(name) })).filter(({ color }) => color !== OTHER_COLOR)
+  if (items.length < providers.length) items.push({ name: 'other providers', color: OTHER_COLOR })
+  items.push({ name: 'failed', color: ERROR_COLOR })
   return (
     <ul aria-label="Legend" className="flex flex-wrap gap-x-3">
       {items.map(({ name, color }) => (
@@ -195,7 +206,7 @@ function Legend({ requests }: { requests: readonly LogRow[] }) {
           {name}
         </li>
       ))}
-      {requests.some((row) => row.attempts.length > 1) && <li>thin bars: attempts</li>}
+      {hasAttempts && <li>thin bars: attempts</li>}
     </ul>
   )
 }

@@ -33,17 +33,17 @@ function Waiting({ request }: { request: FirstRequestState }) {
     <>
       <p className="flex items-center gap-2 text-muted">
         <span className="pulse size-2 rounded-full bg-accent" aria-hidden />
-        Waiting…{request.state.kind === 'polling' && ' (asking every few seconds)'}
+        Waiting…{request.state.kind === 'polling' && ' (polling)'}
       </p>
       {request.isSlow && (
         <div className="rounded-sm border border-line bg-warn-soft px-3 py-2">
           <p className="font-medium">Nothing yet. Most often it is one of these:</p>
           <ul className="mt-1 list-disc pl-5">
             <li>
-              The address: requests must go to <code>{location.origin}</code>, with this port.
+              The address: it must begin with <code>{location.origin}/sdk</code>, with this port.
             </li>
             <li>
-              The header: it is called <code>X-Gateway-Key</code>; <code>Authorization</code> is for the provider.
+              The path: <code>Authorization: Bearer</code> with a gateway key works below <code>/sdk</code> only.
             </li>
             <li>The key was pasted with quotes, a line break, or only in part.</li>
           </ul>

@@ -4,7 +4,7 @@ import { api } from '@/api/client'
 import { copyText } from '@/lib/clipboard'
 import { defaultModel } from '@/lib/defaultModel'
 import { useShortcuts } from '@/lib/shortcuts'
-import { maskKey, requestSnippets } from '@/lib/snippets'
+import { clientSettings, requestSnippets } from '@/lib/snippets'
 import { Field, Radio, Select, Snippets, toast, type Snippet } from '@/ui'
 
 const SANDBOX = { provider: 'sandbox', model: 'sandbox-small' }
@@ -17,9 +17,9 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
   const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
   const offered = (providers.data?.providers ?? []).filter((provider) => provider.name !== 'sandbox' && provider.models.length > 0).sort((a, b) => Number(b.configured) - Number(a.configured))
   const provider = offered.find((one) => one.name === chosen) ?? offered[0]
-  const target = own && provider ? { provider: provider.name, model: defaultModel(provider.models), format: 'openai' } : SANDBOX
+  const target = own && provider ? { provider: provider.name, model: defaultModel(provider.models) } : SANDBOX
   const choice = { origin: location.origin, key: rawKey, ...target }
-  const snippets: Snippet[] = [...requestSnippets(choice), ownTool(choice)]
+  const snippets: Snippet[] = [...requestSnippets(choice), { name: 'Your own tool', ...clientSettings(choice), note: 'Base URL and key are all that a client needs. Any provider answers in the format of the client.' }]
 
   useShortcuts({
     c: () => {
@@ -60,17 +60,32 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
       <p className="text-xs text-muted">
         The key is masked on screen; Copy includes it. Press <kbd className="kbd">c</kbd> to copy.
       </p>
+      <Guides />
     </div>
   )
 }
 
-/** Connection settings for any other client. */
-function ownTool({ origin, key, provider }: { origin: string; key: string | null; provider: string }): Snippet {
-  const write = (shown: string) => `Base URL   ${origin}/v1\nAPI key    ${shown}\nHeader     X-Gateway-Key: ${shown}\nHeader     X-Gateway-Provider: ${provider}`
-  return {
-    name: 'Your own tool',
-    code: write(key === null ? 'YOUR_KEY' : maskKey(key)),
-    copy: () => write(key ?? 'YOUR_KEY'),
-    note: 'Any client that speaks the OpenAI, Anthropic or Gemini API works: set the base URL and send the two headers. X-Gateway-Format translates between them.',
-  }
+/** Pages below `/console/docs/clients/`. */
+const GUIDES: readonly [page: string, name: string][] = [
+  ['cursor', 'Cursor'],
+  ['claude-code', 'Claude Code'],
+  ['open-webui', 'Open WebUI'],
+  ['langchain', 'LangChain'],
+  ['vercel-ai-sdk', 'Vercel AI SDK'],
+  ['typescript', 'TypeScript'],
+  ['python', 'Python'],
+  ['curl', 'curl'],
+]
+
+function Guides() {
+  return (
+    <p className="flex flex-wrap items-center gap-x-3 text-xs text-muted">
+      Guides:
+      {GUIDES.map(([page, name]) => (
+        <a key={page} href={`/console/docs/clients/${page}`} target="_blank" rel="noopener" className="inline-flex min-h-6 items-center text-accent underline">
+          {name}
+        </a>
+      ))}
+    </p>
+  )
 }

@@ -23,10 +23,10 @@ export function Budgets({ budgets, error, onRetry }: BudgetsProps) {
       {!budgets ? (
         <SkeletonRows rows={2} />
       ) : budgets.length === 0 ? (
-        <p className="px-3 pt-1 pb-4 text-muted">No budget is set: nothing limits what can be spent.</p>
+        <p className="px-3 pt-1 pb-4 text-muted">No budgets yet: spend is not limited.</p>
       ) : (
         <>
-          <p className="px-3 text-xs text-muted">Budgets count requests through the gateway. Spans received over OTLP are part of the usage above, but of no budget.</p>
+          <p className="px-3 text-xs text-muted">Budgets count requests through the gateway. Spans received over OTLP are part of the usage above but count against no budget.</p>
           <ul className="grid gap-x-6 px-3 pb-2 md:grid-cols-2">
             {budgets.map((budget) => (
               <BudgetLine key={budget.id} budget={budget} now={now} />

@@ -2,24 +2,26 @@ import { useQueries } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { api, type Schemas } from '@/api/client'
 import { pollingOptions } from '@/api/query'
-import { colorsOf, OTHER_COLOR } from '@/charts/colors'
+import { namedGroups } from '@/charts/assign'
+import { OTHER_COLOR } from '@/charts/colors'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
 import { money, moneyTicks } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { joinTerms, term, withOwnCalls } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
-import { OTHER, bucketStarts, topSeries } from '@/lib/series'
+import { OTHER, bucketStarts } from '@/lib/series'
 import { ErrorPanel, Skeleton } from '@/ui'
 import type { Group, UsageSearch } from './search'
 
 type Row = Schemas['BreakdownRow']
-const MAX_NAMED_SERIES = 5
 
 interface CostChartProps {
   range: Range
   by: Group
   search: Pick<UsageSearch, 'query' | 'own'>
   rows: readonly Row[]
+  /** The same as in the table. */
+  colorFor(key: string): string
   budgets: readonly Schemas['Budget'][]
 }
 
@@ -27,7 +29,7 @@ interface CostChartProps {
  * Stacked cost over time. The API groups a series only by provider and model; of other groups the largest ones are
  * queried one by one.
  */
-export function CostChart({ range, by, search, rows, budgets }: CostChartProps) {
+export function CostChart({ range, by, search, rows, colorFor, budgets }: CostChartProps) {
   const { zone } = usePrefs()
   const navigate = useNavigate()
   const { from, to, interval } = range
@@ -35,10 +37,10 @@ export function CostChart({ range, by, search, rows, budgets }: CostChartProps) 
   const grouped = by === 'provider' ? 'provider' : 'model'
   const totals = api.useQuery('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, by: grouped, query: query || undefined } } }, pollingOptions(60_000))
   const isGrouped = by === 'model' || by === 'provider'
-  const largest = isGrouped ? [] : rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).slice(0, MAX_NAMED_SERIES)
+  const largest = namedGroups(rows).map(({ key, name }) => ({ key, name, color: colorFor(key) }))
   const parts = useQueries({
-    queries: largest.map((row) => ({
-      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, query: joinTerms(query, term(by, row.key ?? '')) } } }),
+    queries: (isGrouped ? [] : largest).map((row) => ({
+      ...api.queryOptions('get', '/api/v1/usage/timeseries', { params: { query: { from, to, interval, query: joinTerms(query, term(by, row.key)) } } }),
       staleTime: 60_000,
     })),
   })
@@ -54,9 +56,10 @@ export function CostChart({ range, by, search, rows, budgets }: CostChartProps) 
   const buckets = totals.data.buckets
   const total = buckets.reduce((sum, bucket) => sum + (bucket.cost_usd ?? 0), 0)
   const series: TimeSeries[] =
-    isGrouped
-      ? topSeries(buckets, (sums) => sums.cost_usd, MAX_NAMED_SERIES)
-      : appendRemainder(largest.map((row, at) => ({ name: row.name, values: costs(parts[at]?.data?.buckets ?? []) })), costs(buckets))
+    appendRemainder(
+      largest.map(({ key, name, color }, at) => ({ name, color, values: isGrouped ? buckets.map((bucket) => bucket.groups?.find((group) => group.key === key)?.cost_usd ?? 0) : costs(parts[at]?.data?.buckets ?? []) })),
+      costs(buckets),
+    )
   const iso = (at: number) => new Date(at).toISOString()
   return (
     <TimeChart
@@ -81,11 +84,9 @@ function costs(buckets: readonly Schemas['Bucket'][]): number[] {
 }
 
 /** Appends the remainder of the total as `other`. */
-function appendRemainder(named: readonly { name: string; values: number[] }[], totals: readonly number[]): TimeSeries[] {
-  const colors = colorsOf(named.map((one) => one.name))
+function appendRemainder(named: readonly { name: string; color: string; values: number[] }[], totals: readonly number[]): TimeSeries[] {
   const rest = totals.map((value, at) => Math.max(0, value - named.reduce((sum, one) => sum + (one.values[at] ?? 0), 0)))
-  const series = named.map((one, at) => ({ ...one, color: colors[at] ?? OTHER_COLOR }))
-  return rest.some((value) => value > 1e-12) ? [...series, { name: OTHER, color: OTHER_COLOR, values: rest }] : series
+  return rest.some((value) => value > 1e-12) ? [...named, { name: OTHER, color: OTHER_COLOR, values: rest }] : [...named]
 }
 
 /** The organization budget whose period equals the interval, as a limit line. */

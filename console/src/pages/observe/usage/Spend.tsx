@@ -1,10 +1,11 @@
 import { useNavigate } from '@tanstack/react-router'
 import { Download } from 'lucide-react'
-import { useRef, useState } from 'react'
+import { useMemo, useRef, useState } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { ApiError } from '@/api/error'
 import { useMe } from '@/api/me'
 import { pollingOptions } from '@/api/query'
+import { assignColors, namedGroups } from '@/charts/assign'
 import { toCsv } from '@/lib/csv'
 import { download } from '@/lib/download'
 import { compact, money, percent, plural, time } from '@/lib/format'
@@ -16,20 +17,21 @@ import { OwnSwitch } from '../OwnSwitch'
 import { QueryBox } from '../query/QueryBox'
 import { Budgets } from './Budgets'
 import { CostChart } from './CostChart'
+import { ranked } from './ranked'
 import { Ranking } from './Ranking'
-import { GROUPS, type Group, type UsageSearch } from './search'
+import { GROUP_NAMES } from './groups'
+import { GROUPS, type Group, type RankField, type UsageSearch } from './search'
 import { UserBudget, UserBudgetForm } from './UserBudget'
-
-const NAMES: Record<Group, string> = { model: 'Model', provider: 'Provider', key: 'Key', team: 'Team', app: 'Application', user: 'User', prompt: 'Prompt', error: 'Error', tool: 'Tool' }
 
 interface SpendProps {
   by: Group
   query: string
   own: OwnCalls
-  onChange(change: Pick<UsageSearch, 'by' | 'query' | 'own'>): void
+  sort: RankField | undefined
+  onChange(change: Pick<UsageSearch, 'by' | 'query' | 'own' | 'sort'>): void
 }
 
-export function Spend({ by, query, own, onChange }: SpendProps) {
+export function Spend({ by, query, own, sort, onChange }: SpendProps) {
   const me = useMe()
   const navigate = useNavigate()
   const range = useRange()
@@ -41,7 +43,10 @@ export function Spend({ by, query, own, onChange }: SpendProps) {
   const breakdown = api.useQuery('get', '/api/v1/usage/breakdown', { params: { query: { from, to, by, query: effective || undefined } } }, { ...pollingOptions(60_000), retry: false })
   const budgets = api.useQuery('get', '/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId: me.orgId }, query: { limit: 200 } } }, pollingOptions(60_000))
   // Placeholder data may belong to the previous grouping; ignore it.
-  const rows = breakdown.data?.by === by ? byFrequency(breakdown.data.rows, by) : null
+  const rows = breakdown.data?.by === by ? breakdown.data.rows : null
+  // Errors rarely cost anything: the most frequent first.
+  const usual: RankField = by === 'error' ? 'requests' : 'cost'
+  const colorFor = useMemo(() => assignColors(namedGroups(rows ?? []).map((row) => row.key)), [rows])
   const failure: unknown = breakdown.error
   const queryError = failure instanceof ApiError && failure.fields['query'] !== undefined ? failure : null
 
@@ -52,14 +57,14 @@ export function Spend({ by, query, own, onChange }: SpendProps) {
     number: true,
     cell: ({ key }) => key !== null && <UserBudget user={key} budgets={allBudgets} onSet={() => setUserBudget(key)} />,
   }
-  const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(rows ?? [], by))
+  const exportCsv = () => download(`usage-by-${by}-${from.slice(0, 10)}-to-${to.slice(0, 10)}.csv`, 'text/csv', csvOf(ranked(rows ?? [], sort ?? usual), by))
   return (
     <div className="flex flex-col gap-4 pt-4">
       <QueryBox value={query} onChange={(next) => onChange({ query: next || undefined })} error={queryError} inputRef={box} placeholder="All requests. Filter: user:maria model:gpt-4o* metadata.env:prod" />
       <div className="flex flex-wrap items-center gap-2">
         <label className="flex items-center gap-2">
           <span className="text-muted">Group by</span>
-          <Select className="w-36" value={by} onChange={(event) => onChange({ by: event.target.value as Group })} options={GROUPS.map((group) => ({ value: group, label: NAMES[group] }))} />
+          <Select className="w-36" value={by} onChange={(event) => onChange({ by: event.target.value as Group })} options={GROUPS.map((group) => ({ value: group, label: GROUP_NAMES[group] }))} />
         </label>
         <Totals rows={rows} by={by} query={effective} from={from} to={to} />
         <OwnSwitch own={own} blocked={hasField(query, 'source')} onChange={(next) => onChange({ own: next })} />
@@ -92,8 +97,8 @@ export function Spend({ by, query, own, onChange }: SpendProps) {
         )
       ) : (
         <>
-          <CostChart range={range} by={by} search={{ query: query || undefined, own }} rows={rows} budgets={allBudgets} />
-          <Ranking by={by} name={NAMES[by]} rows={rows} extra={by === 'user' ? budgetColumn : undefined} onOpen={(group) => void navigate({ to: '/logs', search: { query: joinTerms(query, group), own } })} />
+          <CostChart range={range} by={by} search={{ query: query || undefined, own }} rows={rows} colorFor={colorFor} budgets={allBudgets} />
+          <Ranking by={by} name={GROUP_NAMES[by]} rows={rows} colorFor={colorFor} sort={sort ?? usual} onSort={(next) => onChange({ sort: next === usual ? undefined : next })} extra={by === 'user' ? budgetColumn : undefined} onOpen={(group) => void navigate({ to: '/logs', search: { query: joinTerms(query, group), own } })} />
         </>
       )}
       {userBudget !== null && <UserBudgetForm user={userBudget} budgets={allBudgets} onClose={() => setUserBudget(null)} />}
@@ -121,11 +126,6 @@ function Totals({ rows, by, query, from, to }: { rows: readonly Schemas['Breakdo
       )}
     </p>
   )
-}
-
-/** Errors rarely cost anything: the most frequent first. */
-function byFrequency(rows: readonly Schemas['BreakdownRow'][], by: Group): readonly Schemas['BreakdownRow'][] {
-  return by === 'error' ? rows.toSorted((a, b) => b.requests - a.requests) : rows
 }
 
 function csvOf(rows: readonly Schemas['BreakdownRow'][], by: Group): string {

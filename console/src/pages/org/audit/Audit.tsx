@@ -62,7 +62,7 @@ export function Audit() {
             <NoMatch what="entries" chips={<FilterChips filters={filters} onChange={set} />} onClear={() => void navigate({ to: '/org/audit', search: {} })} />
           ) : (
             <Empty icon={<ScrollText size={24} aria-hidden />} title="No entries yet">
-              The next change of a key, a member or anything else is listed here.
+              Changes to keys, members and everything else appear here.
             </Empty>
           )
         ) : (

@@ -3,7 +3,7 @@ const AREAS: Record<string, string> = { app: 'application', org: 'organization',
 const VERBS: Record<string, string> = {
   create: 'created', update: 'changed', delete: 'deleted', remove: 'removed', invite: 'invited', withdraw_invite: 'withdrew the invitation of',
   role: 'changed the role of', revoke: 'revoked', rotate: 'rotated', test: 'tested', plan: 'changed the plan of', publish: 'published',
-  unpublish: 'unpublished', adopt: 'adopted', purge: 'purged', run: 'started', cancel: 'cancelled', freeze: 'froze', import: 'imported into',
+  unpublish: 'withdrew', adopt: 'copied', purge: 'purged', run: 'started', cancel: 'cancelled', freeze: 'froze', import: 'imported into',
   add_cases: 'added cases to', update_case: 'changed a case of', remove_case: 'removed a case of', submit: 'submitted', retry: 'sent again for',
   rotate_secret: 'rotated the secret of', evaluate: 'judged',
 }

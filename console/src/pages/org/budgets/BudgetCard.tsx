@@ -36,10 +36,10 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
         <>
           <div className="flex items-baseline gap-2">
             <span className="text-xl font-semibold tabular-nums">{money(limit)}</span>
-            <span className="text-muted">each, {budget.period}</span>
+            <span className="text-muted">per user, {budget.period}</span>
           </div>
           <p className="text-xs text-muted">
-            Holds for each end user without a budget of its own. What they spent: <Link to="/usage" search={{ by: 'user' }} className="text-accent underline">usage by user</Link>.
+            Applies to every user without their own budget. What they spent: <Link to="/usage" search={{ by: 'user' }} className="text-accent underline">usage by user</Link>.
           </p>
         </>
       ) : (
@@ -80,7 +80,7 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
 const COLORS: Record<Tone, string> = { ok: 'ok', warn: 'warn', err: 'err', accent: 'accent', muted: 'muted' }
 
 function stateOf({ spent_usd: spent, soft_limit_usd: soft, hard_limit_usd: hard }: Schemas['Budget']): { tone: Tone; text: string } {
-  if (spent === null) return { tone: 'muted', text: 'each user by itself' }
+  if (spent === null) return { tone: 'muted', text: 'per user' }
   if (hard !== null && spent >= hard) return { tone: 'err', text: 'spent: requests are refused' }
   if (soft !== null && spent >= soft) return { tone: 'warn', text: 'soft limit reached' }
   return { tone: 'ok', text: 'within limits' }

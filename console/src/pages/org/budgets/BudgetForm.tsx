@@ -46,7 +46,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
     if (budget) await unwrap(client.PUT('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/budgets', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
-    toast(budget ? 'The budget is changed' : 'The budget holds from now on')
+    toast(budget ? 'Budget saved' : 'Budget active')
     onClose()
   })
   const problem = scope !== 'user' && choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit lies above the hard one' : false

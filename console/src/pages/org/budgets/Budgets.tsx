@@ -28,7 +28,7 @@ export function Budgets() {
   const remove = async (budget: Budget): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/budgets/{budgetId}', { params: { path: { orgId, budgetId: budget.id } } }))
     await invalidate('/api/v1/orgs')
-    toast('The budget is deleted')
+    toast('Budget deleted')
   }
   return (
     <Page title="Budgets" about="A soft limit notifies you; a hard limit blocks further requests. Periods are in UTC. Spans received over OTLP count in Usage, not in budgets." actions={budgets.length > 0 && create}>
@@ -53,7 +53,7 @@ export function Budgets() {
       {editing && <BudgetForm budget={editing.budget} names={names} onClose={() => setEditing(null)} />}
       {removing && (
         <ConfirmDialog open onClose={() => setRemoving(null)} title={`Delete the ${removing.period} budget of ${names.of(removing.scope, removing.scope_id)}?`} action="Delete budget" onConfirm={() => remove(removing)}>
-          Nothing is limited by it any more. What was spent stays in the usage.
+          It stops applying from the next request. Past spend stays in Usage.
         </ConfirmDialog>
       )}
     </Page>

@@ -27,16 +27,33 @@ const PERS = [
 ]
 const WINDOWS: Schemas['LimitWindow'][] = ['minute', 'hour', 'day']
 
-export function LimitForm({ limit, names, onClose }: { limit: Limit | null; names: LimitNames; onClose: () => void }) {
+/** What a new limit is about, as a link says it. */
+export interface NewLimit {
+  /** An end user; limits count each user apart. */
+  user?: string | undefined
+  /** Id of a key. */
+  key?: string | undefined
+  model?: string | undefined
+}
+
+interface LimitFormProps {
+  /** Null for a new limit. */
+  limit: Limit | null
+  initial?: NewLimit | undefined
+  names: LimitNames
+  onClose: () => void
+}
+
+export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProps) {
   const { orgId } = useMe()
   const [name, setName] = useState(limit?.name ?? '')
-  const [scope, setScope] = useState<Scope>(limit?.scope ?? 'org')
-  const [scopeId, setScopeId] = useState(limit?.scope_id ?? '')
-  const [per, setPer] = useState(limit?.per.startsWith('metadata.') ? 'metadata' : (limit?.per ?? 'none'))
+  const [scope, setScope] = useState<Scope>(limit?.scope ?? (initial.key === undefined ? 'org' : 'key'))
+  const [scopeId, setScopeId] = useState(limit?.scope_id ?? initial.key ?? '')
+  const [per, setPer] = useState(limit?.per.startsWith('metadata.') ? 'metadata' : (limit?.per ?? (initial.user === undefined ? 'none' : 'user')))
   const [field, setField] = useState(limit?.per.startsWith('metadata.') ? limit.per.slice(9) : '')
   const [amounts, setAmounts] = useState<Record<Unit, string>>(() => Object.fromEntries(UNITS.map((unit) => [unit, limit?.[unit]?.toString() ?? ''])) as Record<Unit, string>)
   const [window, setWindow] = useState<Schemas['LimitWindow']>(limit?.window ?? 'minute')
-  const [models, setModels] = useState(limit?.models?.join(', ') ?? '')
+  const [models, setModels] = useState(limit?.models?.join(', ') ?? initial.model ?? '')
   const reserved = Object.entries(limit?.reserve ?? {})
   const [className, setClassName] = useState(reserved[0]?.[0] ?? '')
   const [share, setShare] = useState(reserved[0] ? String(reserved[0][1] * 100) : '')
@@ -44,7 +61,10 @@ export function LimitForm({ limit, names, onClose }: { limit: Limit | null; name
   const [dryRun, setDryRun] = useState(limit?.mode === 'dry_run')
   const [enabled, setEnabled] = useState(limit?.enabled ?? true)
 
-  const choices = names.choices(scope)
+  const listed = names.choices(scope)
+  // A key of a link may be beyond the listed ones.
+  const linked = scope === 'key' && initial.key !== undefined && !listed.some((choice) => choice.value === initial.key) ? [{ value: initial.key, label: initial.key }] : []
+  const choices = [...linked, ...listed]
   const chosen = scope === 'model' ? scopeId.trim() : choices.some((choice) => choice.value === scopeId) ? scopeId : (choices[0]?.value ?? '')
   const patterns = models.split(',').flatMap((pattern) => pattern.trim() || [])
   const shareOfClass = parseShare(share)
@@ -68,7 +88,7 @@ export function LimitForm({ limit, names, onClose }: { limit: Limit | null; name
     if (limit) await unwrap(client.PUT('/api/v1/orgs/{orgId}/limits/{limitId}', { params: { path: { orgId, limitId: limit.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/limits', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
-    toast(limit ? `Limit ${body.name} saved` : `Limit ${body.name} is in force`)
+    toast(limit ? `Limit ${body.name} saved` : `Limit ${body.name} active`)
     onClose()
   })
   const problem =
@@ -142,6 +162,7 @@ export function LimitForm({ limit, names, onClose }: { limit: Limit | null; name
         <Switch label="In force" checked={enabled} onChange={(event) => setEnabled(event.target.checked)} />
       </div>
       <p className="rounded-md bg-sunken p-2 text-sm" role="status" aria-label="What it means">
+        {initial.user !== undefined && `Opened for the user ${initial.user}: a limit for users counts each of them separately. `}
         {typeof problem === 'string' ? problem : [`${capital(names.sentence(body))}.`, ...limitNotes(body)].join(' ')}
       </p>
     </FormDialog>

@@ -29,7 +29,7 @@ export function LimitUsage({ limit, sentence, onClose }: { limit: Schemas['Limit
     },
     { key: 'used', header: 'Used', number: true, cell: (bucket) => `${integer(bucket.used)} of ${integer(bucket.limit)}` },
     { key: 'unit', header: 'Of', from: 'sm', cell: (bucket) => unitName(bucket.unit) },
-    { key: 'reset', header: 'Free again', number: true, from: 'sm', cell: (bucket) => (bucket.reset_seconds === null ? 'when they end' : bucket.reset_seconds <= 0 ? 'now' : `in ${duration(bucket.reset_seconds * 1000)}`) },
+    { key: 'reset', header: 'Resets', number: true, from: 'sm', cell: (bucket) => (bucket.reset_seconds === null ? 'when calls finish' : bucket.reset_seconds <= 0 ? 'now' : `in ${duration(bucket.reset_seconds * 1000)}`) },
   ]
   const day = usage.data && lastDay(usage.data.refusals, Date.now())
   return (
@@ -40,7 +40,7 @@ export function LimitUsage({ limit, sentence, onClose }: { limit: Schemas['Limit
       ) : !usage.data ? (
         <SkeletonRows rows={3} />
       ) : usage.data.buckets.length === 0 ? (
-        <p className="text-muted">Nothing was used lately. What is used appears here while calls run.</p>
+        <p className="text-muted">No recent usage. It appears here while calls run.</p>
       ) : (
         <Table label="Use of the limit" columns={columns} rows={usage.data.buckets} rowKey={(bucket) => `${bucket.unit} ${bucket.bucket}`} />
       )}

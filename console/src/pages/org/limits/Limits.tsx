@@ -1,12 +1,13 @@
 /** Limits of the organization, with what is used of them now. */
 import { Gauge, Plus } from 'lucide-react'
-import { useState } from 'react'
+import { useNavigate, useSearch } from '@tanstack/react-router'
+import { useEffect, useEffectEvent, useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
 import { apiSnippet } from '@/lib/snippets'
 import { Button, Code, ConfirmDialog, Empty, ErrorPanel, Page, Pager, SkeletonRows, toast } from '@/ui'
-import { LimitForm } from './LimitForm'
+import { LimitForm, type NewLimit } from './LimitForm'
 import { LimitTable } from './LimitTable'
 import { LimitUsage } from './LimitUsage'
 import { useLimitNames } from './useLimitNames'
@@ -21,9 +22,20 @@ const ABOUT: Record<Schemas['Exactness'], string> = {
 export function Limits() {
   const { orgId } = useMe()
   const names = useLimitNames()
-  const [editing, setEditing] = useState<{ limit: Limit | null } | null>(null)
+  const [editing, setEditing] = useState<{ limit: Limit | null; initial?: NewLimit } | null>(null)
   const [shown, setShown] = useState<Limit | null>(null)
   const [removing, setRemoving] = useState<Limit | null>(null)
+  const search = useSearch({ from: '/shell/org/limits' })
+  const navigate = useNavigate({ from: '/org/limits' })
+  // Another page may link to the form with what the limit is about.
+  const openFromLink = useEffectEvent(() => {
+    const { user, key, model } = search
+    setEditing({ limit: null, initial: { user, key, model } })
+    void navigate({ search: {}, replace: true })
+  })
+  useEffect(() => {
+    if (search.new) openFromLink()
+  }, [search.new])
   const list = api.useInfiniteQuery('get', '/api/v1/orgs/{orgId}/limits', { params: { path: { orgId }, query: { limit: 50 } } }, cursorPaging)
   const limits = list.data?.pages.flatMap((page) => page.limits) ?? []
   const exactness = list.data?.pages[0]?.exactness
@@ -36,7 +48,7 @@ export function Limits() {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/limits/{limitId}', { params: { path: { orgId, limitId: limit.id } } }))
     // Only the list: the usage of a deleted limit cannot be read.
     await list.refetch()
-    toast(`${limit.name} is deleted`)
+    toast(`${limit.name} deleted`)
   }
   return (
     <Page title="Limits" about={`Cap requests, tokens and concurrent calls. ${exactness ? ABOUT[exactness] : ''}`} actions={limits.length > 0 && create}>
@@ -46,7 +58,7 @@ export function Limits() {
         <ErrorPanel error={list.error} what="the limits" onRetry={() => void list.refetch()} />
       ) : limits.length === 0 ? (
         <Empty icon={<Gauge size={24} aria-hidden />} title="No limits yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/limits`, { name: 'users', per: 'user', tokens: 60000, models: ['claude-*'] })} />}>
-          A limit says how many requests or tokens the organization, a team, an app, a key or each user may use in a minute, an hour or a day. The requests per minute of your plan hold besides.
+          A limit says how many requests or tokens the organization, a team, an app, a key or each user may use in a minute, an hour or a day. Your plan’s requests-per-minute limit also applies.
         </Empty>
       ) : (
         <>
@@ -54,11 +66,11 @@ export function Limits() {
           {list.hasNextPage && <Pager shown={limits.length} what="limits" more busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />}
         </>
       )}
-      {editing && <LimitForm limit={editing.limit} names={names} onClose={() => setEditing(null)} />}
+      {editing && <LimitForm limit={editing.limit} initial={editing.initial} names={names} onClose={() => setEditing(null)} />}
       {shown && <LimitUsage limit={shown} sentence={names.sentence(shown)} onClose={() => setShown(null)} />}
       {removing && (
         <ConfirmDialog open onClose={() => setRemoving(null)} title={`Delete ${removing.name}?`} action="Delete limit" onConfirm={() => remove(removing)}>
-          Nothing is limited by it any more, from the next request on.
+          It stops applying from the next request.
         </ConfirmDialog>
       )}
     </Page>

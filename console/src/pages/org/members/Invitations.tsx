@@ -60,7 +60,7 @@ function Withdraw({ invitation, onClose }: { invitation: Invitation; onClose: ()
   const withdraw = async (): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/invites/{inviteId}', { params: { path: { orgId: me.orgId, inviteId: invitation.id } } }))
     await invalidate('/api/v1/orgs')
-    toast(`The invitation of ${invitation.email} is withdrawn`)
+    toast(`Invitation of ${invitation.email} withdrawn`)
   }
   return (
     <ConfirmDialog open onClose={onClose} title={`Withdraw the invitation of ${invitation.email}?`} action="Withdraw" onConfirm={withdraw}>

@@ -35,7 +35,7 @@ export function MemberTable({ members }: { members: Member[] }) {
         </span>
       ),
     },
-    { key: 'role', header: 'Role', cell: (member) => <RoleSelect member={member} blocked={isLastOwner(member) ? 'The last owner stays owner' : roleChangeBlocker(me, member.role)} /> },
+    { key: 'role', header: 'Role', cell: (member) => <RoleSelect member={member} blocked={isLastOwner(member) ? 'An organization needs an owner' : roleChangeBlocker(me, member.role)} /> },
     { key: 'since', header: 'Since', from: 'md', cell: (member) => <time title={time(member.created_at, zone, 'full')}>{time(member.created_at, zone, 'date')}</time> },
     {
       key: 'actions',
@@ -112,7 +112,7 @@ function Remove({ member, onClose }: { member: Member; onClose: () => void }) {
       return
     }
     await invalidate('/api/v1/orgs')
-    toast(`${member.display_name} is removed`)
+    toast(`${member.display_name} removed`)
   }
   return (
     <ConfirmDialog open onClose={onClose} title={self ? 'Leave this organization?' : `Remove ${member.display_name}?`} action={self ? 'Leave' : 'Remove member'} onConfirm={remove}>

@@ -21,7 +21,7 @@ export function CacheSettings({ org }: { org: Schemas['Organization'] }) {
     const settings = { prompt_cache, affinity: follows ? ('auto' as const) : ('header' as const) }
     await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings } }))
     await invalidate('/api/v1/orgs')
-    toast('The settings are saved')
+    toast('Settings saved')
   })
   return (
     <form

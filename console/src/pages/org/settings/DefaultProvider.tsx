@@ -19,7 +19,7 @@ export function DefaultProvider({ org }: { org: Schemas['Organization'] }) {
   const save = useAction(async () => {
     await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings: { default_provider: provider || null } } }))
     await invalidate('/api/v1/orgs')
-    toast('The default provider is saved')
+    toast('Default provider saved')
   })
   const problem = save.fields['settings.default_provider'] ?? save.fields['default_provider']
   return (
@@ -34,7 +34,7 @@ export function DefaultProvider({ org }: { org: Schemas['Organization'] }) {
         <Select value={provider} disabled={reason !== null} onChange={(event) => setProvider(event.target.value)} options={options} />
       </Field>
       <div>
-        <Button type="submit" needs="admin" busy={save.busy} blocked={provider === stored && 'Nothing is changed'}>
+        <Button type="submit" needs="admin" busy={save.busy} blocked={provider === stored && 'No changes'}>
           Set default
         </Button>
       </div>

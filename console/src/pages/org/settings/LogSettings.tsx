@@ -13,7 +13,7 @@ export function LogSettings({ org }: { org: Schemas['Organization'] }) {
     const settings = { log_bodies: bodies, log_retention_days: days === '' ? null : Number(days) }
     await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings } }))
     await invalidate('/api/v1/orgs')
-    toast('The settings are saved')
+    toast('Settings saved')
   })
   const isSame = bodies === org.settings.log_bodies && days === (org.settings.log_retention_days?.toString() ?? '')
   return (
@@ -32,10 +32,10 @@ export function LogSettings({ org }: { org: Schemas['Organization'] }) {
         hint={reason ?? 'Up to 256 KiB each. Off: rows still have tokens, cost and timing, but no conversation. X-Gateway-Log: metadata does the same for one request.'}
       />
       <Field label="Keep logs for (days)" hint="Leave empty to use the server default." error={save.fields['settings.log_retention_days'] ?? save.fields['log_retention_days']} className="max-w-56">
-        <Input type="number" min={1} max={36500} value={days} disabled={reason !== null} placeholder="installation’s setting" onChange={(event) => setDays(event.target.value)} />
+        <Input type="number" min={1} max={36500} value={days} disabled={reason !== null} placeholder="Server default" onChange={(event) => setDays(event.target.value)} />
       </Field>
       <div>
-        <Button type="submit" needs="admin" busy={save.busy} blocked={isSame && 'Nothing is changed'}>
+        <Button type="submit" needs="admin" busy={save.busy} blocked={isSame && 'No changes'}>
           Save
         </Button>
       </div>

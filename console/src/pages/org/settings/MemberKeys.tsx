@@ -13,7 +13,7 @@ export function MemberKeys({ org }: { org: Schemas['Organization'] }) {
   const save = useAction(async () => {
     await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { settings: { self_service_keys: boundsOf(draft) } } }))
     await invalidate('/api/v1/orgs')
-    toast('The bounds are saved')
+    toast('Limits saved')
   })
   const problem = (name: string): string | undefined => save.fields[`settings.self_service_keys.${name}`]
   return (

@@ -10,7 +10,7 @@ export function NameForm({ org }: { org: Schemas['Organization'] }) {
   const save = useAction(async () => {
     await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { name: name.trim() } }))
     await invalidate('/api/v1/orgs', '/api/v1/auth')
-    toast('The name is changed')
+    toast('Name saved')
   })
   return (
     <form
@@ -24,7 +24,7 @@ export function NameForm({ org }: { org: Schemas['Organization'] }) {
         <Field label="Name" className="flex-1" error={save.fields['name']} hint={reason ?? undefined}>
           <Input required maxLength={100} value={name} disabled={reason !== null} onChange={(event) => setName(event.target.value)} />
         </Field>
-        <Button type="submit" needs="admin" busy={save.busy} blocked={name.trim() === org.name && 'Nothing is changed'} className={reason ? 'mb-5' : undefined}>
+        <Button type="submit" needs="admin" busy={save.busy} blocked={name.trim() === org.name && 'No changes'} className={reason ? 'mb-5' : undefined}>
           Rename
         </Button>
       </div>

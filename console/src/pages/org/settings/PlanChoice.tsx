@@ -18,7 +18,7 @@ export function PlanChoice({ org }: { org: Schemas['Organization'] }) {
   const change = useAction(async () => {
     await unwrap(client.PUT('/api/v1/orgs/{orgId}', { params: { path: { orgId: org.id } }, body: { plan } }))
     await invalidate('/api/v1/orgs', '/api/v1/auth')
-    toast(`The plan is ${plan} now`)
+    toast(`Plan changed to ${plan}`)
   })
   return (
     <form
@@ -31,12 +31,12 @@ export function PlanChoice({ org }: { org: Schemas['Organization'] }) {
       <fieldset className="flex flex-col gap-2" disabled={reason !== null}>
         <legend className="sr-only">Plan</legend>
         {PLANS.map((one) => (
-          <Radio key={one.plan} name={group} checked={plan === one.plan} onChange={() => setPlan(one.plan)} label={one.plan === org.plan ? `${one.plan} (now)` : one.plan} hint={one.about} />
+          <Radio key={one.plan} name={group} checked={plan === one.plan} onChange={() => setPlan(one.plan)} label={one.plan === org.plan ? `${one.plan} (current)` : one.plan} hint={one.about} />
         ))}
       </fieldset>
       {reason && <p className="text-xs text-muted">{reason}</p>}
       <div>
-        <Button type="submit" needs="owner" busy={change.busy} blocked={plan === org.plan && 'This is the plan already'}>
+        <Button type="submit" needs="owner" busy={change.busy} blocked={plan === org.plan && 'This is the current plan'}>
           Change plan
         </Button>
       </div>
