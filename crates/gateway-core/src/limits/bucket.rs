@@ -49,6 +49,9 @@ impl Bucket {
             return;
         }
         self.updated_at = now;
+        if elapsed == 0 || self.is_full() {
+            return;
+        }
         let refilled = self.level.saturating_add(i128::from(self.capacity) * i128::from(elapsed));
         self.level = refilled.min(self.full());
     }

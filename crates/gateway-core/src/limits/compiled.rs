@@ -27,6 +27,8 @@ pub struct Limit {
     pub id: LimitId,
     /// Its place in the set.
     pub index: usize,
+    /// The first limit of the set with a bucket for the same: a call counts in buckets of one name in both.
+    subject: usize,
     pub definition: Definition,
     owner: Owner,
     /// Shares of classes, in millionths.
@@ -72,10 +74,16 @@ impl LimitSet {
     /// Compiles the enabled limits; with the keys of those of scope `key`.
     pub fn new(stored: impl IntoIterator<Item = (LimitId, Definition, Vec<KeyId>)>) -> Self {
         let limits = stored.into_iter().filter(|(_, definition, _)| definition.enabled);
-        let limits: Vec<Limit> = limits
+        let mut limits: Vec<Limit> = limits
             .enumerate()
             .map(|(index, (id, definition, keys))| Limit { index, ..Limit::new(id, definition, keys) })
             .collect();
+        for index in 0..limits.len() {
+            let Definition { per, missing, .. } = &limits[index].definition;
+            let is_same =
+                |limit: &Limit| limit.definition.per == *per && limit.definition.missing == *missing;
+            limits[index].subject = limits.iter().position(is_same).unwrap_or(index);
+        }
         let counts_tokens = limits.iter().any(Limit::counts_tokens);
         Self { limits, counts_tokens }
     }
@@ -122,7 +130,16 @@ impl Limit {
             policy_item(name, unit, amount, definition.window.millis()).into()
         };
         let policy_items = Unit::ALL.map(item);
-        Self { id, index: 0, reserve: reserve.collect(), owner, policy_names, policy_items, definition }
+        Self {
+            id,
+            index: 0,
+            subject: 0,
+            reserve: reserve.collect(),
+            owner,
+            policy_names,
+            policy_items,
+            definition,
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -139,12 +156,22 @@ impl Limit {
         &self.policy_items[unit as usize]
     }
 
+    /// Whether a call that has a value for both counts in buckets of one name.
+    pub fn has_subject_of(&self, other: &Self) -> bool {
+        self.subject == other.subject
+    }
+
     pub fn window(&self) -> i64 {
         self.definition.window.millis()
     }
 
     pub fn is_enforced(&self) -> bool {
         self.definition.mode == Mode::Enforce
+    }
+
+    /// Whether a share is kept for the keys of a class.
+    pub fn keeps_for(&self, class: &str) -> bool {
+        self.reserve.iter().any(|(name, _)| **name == *class)
     }
 
     pub fn counts_tokens(&self) -> bool {
@@ -182,7 +209,12 @@ impl Limit {
     pub fn bucket_of<'c>(&self, call: &CallFacts<'c>) -> Result<Cow<'c, str>, MissingSubject> {
         let found: Option<Cow<'c, str>> = match &self.definition.per {
             Per::None => return Ok("".into()),
-            Per::Key => call.spender.key.map(|key| key.to_string().into()),
+            // Without the machinery of formats: many calls have such a limit.
+            Per::Key => call.spender.key.map(|key| {
+                let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+                let text: &str = key.0.hyphenated().encode_lower(&mut text);
+                text.to_owned().into()
+            }),
             Per::User => call.user.or(call.subject).map(Into::into),
             Per::Subject => call.subject.map(Into::into),
             Per::Session => call.session.map(Into::into),

@@ -1,5 +1,7 @@
 //! What a call will use, estimated before it, and what it has used, counted after it.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use super::Unit;
 use super::account::Demand;
 use super::compiled::Limit;
@@ -111,22 +113,28 @@ impl TokensUsed {
 }
 
 /// The average output by key and model.
-pub struct Averages(Lru<(Option<KeyId>, Box<str>), u64>);
+pub struct Averages {
+    /// By a hash, so that no call makes a text of its key. Two with the same one would share a guess.
+    by_call: Lru<u64, u64>,
+    hasher: RandomState,
+}
 
 impl Default for Averages {
     fn default() -> Self {
-        Self(Lru::new(MAX_AVERAGES))
+        Self { by_call: Lru::new(MAX_AVERAGES), hasher: RandomState::new() }
     }
 }
 
 impl Averages {
     pub fn get(&self, key: Option<KeyId>, model: &str) -> Option<u64> {
-        self.0.peek(&(key, model.into())).map(|scaled| scaled.div_ceil(AVERAGE_SCALE))
+        let call = self.hasher.hash_one((key, model));
+        self.by_call.peek(&call).map(|scaled| scaled.div_ceil(AVERAGE_SCALE))
     }
 
     pub fn add(&mut self, key: Option<KeyId>, model: &str, output: u64) {
         let scaled = output.saturating_mul(AVERAGE_SCALE);
-        let average = self.0.entry(&(key, model.into()), || scaled, |_| false);
+        let call = self.hasher.hash_one((key, model));
+        let average = self.by_call.entry(&call, || scaled, |_| false);
         *average = (*average - *average / AVERAGE_PARTS).saturating_add(scaled / AVERAGE_PARTS);
     }
 }

@@ -33,7 +33,8 @@ pub const HEADER_NAMES: [&str; 20] = [
     "anthropic-ratelimit-output-tokens-remaining",
     "anthropic-ratelimit-output-tokens-reset",
 ];
-const POLICY: usize = 0;
+/// The place of `RateLimit-Policy`.
+pub const POLICY_HEADER: usize = 0;
 const RATE_LIMIT: usize = 1;
 /// The first of three headers of a unit.
 const OPENAI: [(Unit, usize); 2] = [(Unit::Requests, 2), (Unit::Tokens, 5)];
@@ -65,7 +66,7 @@ impl HeaderWriter {
             self.text.push_str(&policy.item);
             separator = ", ";
         }
-        self.end(POLICY);
+        self.end(POLICY_HEADER);
         separator = "";
         for policy in policies {
             self.text.push_str(separator);
@@ -143,7 +144,12 @@ impl HeaderWriter {
         }
         self.number(total % 60);
         if millis > 0 {
-            self.text.push_str(format!(".{millis:03}").trim_end_matches('0'));
+            self.text.push('.');
+            let (mut rest, mut place) = (u64::from(millis), 100);
+            while rest > 0 {
+                self.number(rest / place);
+                (rest, place) = (rest % place, place / 10);
+            }
         }
         self.text.push('s');
     }

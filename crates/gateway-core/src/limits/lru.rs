@@ -55,7 +55,7 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         K: std::borrow::Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.places.get(key).map(|place| &self.nodes[*place].value)
+        self.find(key).map(|place| &self.nodes[place].value)
     }
 
     /// The entry of a key, which is made if it is missing. `is_held` entries are kept if others can leave.

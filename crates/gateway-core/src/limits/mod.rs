@@ -25,7 +25,7 @@ pub use compiled::{CallFacts, Limit, LimitSet, MissingSubject};
 pub use definition::{Definition, Missing, Mode, Per, Scope, Window};
 pub use estimate::{Averages, TokenEstimate, TokenFacts, TokensUsed};
 pub use fixed_window::{LimitStatus, window_end, window_of};
-pub use headers::{HEADER_NAMES, HeaderWriter, retry_after};
+pub use headers::{HEADER_NAMES, HeaderWriter, POLICY_HEADER, retry_after};
 pub use lru::Lru;
 pub use policy::{Policy, Tightest, share_left, tightest as tightest_policies};
 pub use queue::{Order, WaitQueue};

@@ -41,10 +41,15 @@ impl Policy {
         }
     }
 
-    /// The requests per minute of the plan.
-    pub fn of_plan(status: &LimitStatus, now: Timestamp) -> Self {
+    /// What `RateLimit-Policy` says of a plan with so many requests per minute.
+    pub fn item_of_plan(limit: u64) -> Arc<str> {
+        policy_item(PLAN, Unit::Requests, limit, MINUTE).into()
+    }
+
+    /// The requests per minute of the plan. `item`: that of its limit.
+    pub fn of_plan(item: Arc<str>, status: &LimitStatus, now: Timestamp) -> Self {
         Self {
-            item: policy_item(PLAN, Unit::Requests, status.limit, MINUTE).into(),
+            item,
             name_bytes: PLAN.len(),
             unit: Unit::Requests,
             limit: status.limit,
@@ -73,7 +78,13 @@ impl Policy {
 pub fn tightest<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<&'a Policy> {
     let mut tightest: Vec<&Policy> = Vec::with_capacity(MAX_POLICIES);
     for policy in policies {
-        let at = tightest.partition_point(|other| !policy.is_tighter_than(other));
+        // They mostly come in this order.
+        let is_last = tightest.last().is_none_or(|last| !policy.is_tighter_than(last));
+        let at = if is_last {
+            tightest.len()
+        } else {
+            tightest.partition_point(|other| !policy.is_tighter_than(other))
+        };
         if at < MAX_POLICIES {
             tightest.truncate(MAX_POLICIES - 1);
             tightest.insert(at, policy);
@@ -118,12 +129,20 @@ impl<T: Copy> Tightest<T> {
 
     /// The tightest first.
     pub fn chosen(&self) -> impl Iterator<Item = (Unit, T)> {
-        let all = self.all.iter().flatten().map(|(_, unit, bucket)| (*unit, *bucket));
+        let all = self.all[..self.chosen].iter().flatten().map(|(_, unit, bucket)| (*unit, *bucket));
         // The tightest of a unit is there if any of the unit is.
-        let is_new = |one: &(Unit, T)| !self.all.iter().flatten().any(|(_, unit, _)| *unit == one.0);
+        let mut is_there = [false; Unit::ALL.len()];
+        for (unit, _) in all.clone() {
+            is_there[unit as usize] = true;
+        }
         let of_units = Unit::ALL.into_iter().zip(&self.by_unit);
         let of_units = of_units.filter_map(|(unit, tightest)| tightest.map(|(_, bucket)| (unit, bucket)));
-        all.chain(of_units.filter(is_new))
+        all.chain(of_units.filter(move |(unit, _)| !is_there[*unit as usize]))
+    }
+
+    /// No more than this are chosen.
+    pub fn max_chosen(&self) -> usize {
+        self.chosen + if self.chosen < MAX_POLICIES { 0 } else { Unit::ALL.len() }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::{SERVER_NOW, millis};
-use crate::row::args;
+use crate::row::{Row, args};
 use crate::{Db, StoreError};
 
 /// Hashed with the organization's id to the key of its advisory lock.
@@ -115,8 +115,60 @@ pub async fn give_back(db: &Db, org: OrgId, returned: &[Returned]) -> Result<(),
     tx.commit().await
 }
 
-/// Deletes buckets that are full again.
+/// A bucket as all nodes know it. What nodes hold in advance counts as used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedBucket {
+    pub bucket: String,
+    pub unit: String,
+    pub left: i64,
+}
+
+/// The buckets of a limit that are used most. `amounts`: its units with their numbers.
+pub async fn most_used(
+    db: &Db,
+    limit: LimitId,
+    amounts: &[(&str, i64)],
+    window: Duration,
+    count: i64,
+) -> Result<Vec<SharedBucket>, StoreError> {
+    let units: Value = amounts
+        .iter()
+        .map(|(unit, capacity)| json!({"unit": unit, "capacity": capacity, "window_ms": millis(window)}))
+        .collect();
+    let sql = format!(
+        "WITH n AS (SELECT {SERVER_NOW} AS now), \
+         found AS (SELECT b.bucket, b.unit, w.capacity, w.window_ms, {LEVEL} AS level \
+         FROM limit_buckets b CROSS JOIN n \
+         JOIN json_to_recordset(CAST($1 AS json)) AS w(unit text, capacity bigint, window_ms bigint) ON w.unit = b.unit \
+         WHERE b.limit_id = $2) \
+         SELECT bucket, unit, CAST(FLOOR(CAST(level AS NUMERIC) / window_ms) AS BIGINT) AS left_over FROM found \
+         ORDER BY CAST(level AS DOUBLE PRECISION) / (capacity * window_ms), bucket, unit LIMIT $3"
+    );
+    let rows = db.all(AssertSqlSafe(sql), args![units.to_string(), limit.to_string(), count]).await?;
+    let shared = |row: &Row| {
+        Ok(SharedBucket { bucket: row.get("bucket")?, unit: row.get("unit")?, left: row.get("left_over")? })
+    };
+    rows.iter().map(shared).collect()
+}
+
+/// Rows of one limit: as many buckets as a node keeps, of all units.
+const MAX_ROWS: i64 = 400_000;
+
 pub async fn sweep(db: &Db) -> Result<(), StoreError> {
-    let sql = format!("DELETE FROM limit_buckets WHERE level >= 0 AND at + window_ms + 60000 < {SERVER_NOW}");
-    db.exec(AssertSqlSafe(sql), Vec::new()).await.map(|_| ())
+    sweep_beyond(db, MAX_ROWS).await
+}
+
+/// Deletes buckets that are full again, which is what an absent one is; and those of a limit beyond a number of rows that
+/// were not used for the longest time, because callers may invent users.
+pub async fn sweep_beyond(db: &Db, max_rows: i64) -> Result<(), StoreError> {
+    let full = format!(
+        "DELETE FROM limit_buckets b USING (SELECT {SERVER_NOW} AS now) n WHERE b.at < n.now - 60000 \
+         AND b.level + LEAST(n.now - b.at, 8 * b.window_ms) * b.capacity >= b.capacity * b.window_ms"
+    );
+    db.exec(AssertSqlSafe(full), Vec::new()).await?;
+    let beyond = "DELETE FROM limit_buckets b USING (SELECT limit_id, bucket, unit, \
+         ROW_NUMBER() OVER (PARTITION BY limit_id ORDER BY at DESC) AS place FROM limit_buckets WHERE limit_id IN \
+         (SELECT limit_id FROM limit_buckets GROUP BY limit_id HAVING COUNT(*) > $1)) r \
+         WHERE r.place > $1 AND b.limit_id = r.limit_id AND b.bucket = r.bucket AND b.unit = r.unit";
+    db.exec(beyond, args![max_rows]).await.map(|_| ())
 }

@@ -25,6 +25,7 @@ pub async fn increment(redis: &RedisClient, id: &str, minute: i64) -> Result<u64
 
 static TAKE: Source = Source::new(include_str!("scripts/limit_take.lua"));
 static SETTLE: Source = Source::new(include_str!("scripts/limit_settle.lua"));
+static READ: Source = Source::new(include_str!("scripts/limit_read.lua"));
 static RENEW: Source = Source::new(include_str!("scripts/limit_renew.lua"));
 /// How long a permit is held without being renewed.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -54,8 +55,14 @@ pub struct PermitTake {
     pub limit: LimitId,
     pub bucket: String,
     pub capacity: u64,
+    /// How many must stay free for other classes.
+    pub floor: u64,
     /// False: the call goes on without it if there is none.
     pub enforced: bool,
+    /// The class of the call, if a share is kept for it.
+    pub class: Option<String>,
+    /// The classes that `floor` is for. It does not count while they are idle and enough permits are free.
+    pub reserved_for: Vec<String>,
 }
 
 /// The outcome for a call: whether it took everything that is enforced. Otherwise it took nothing.
@@ -78,6 +85,8 @@ pub struct BucketState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermitState {
     pub taken: bool,
+    /// Whether there was one for the call, even if it took nothing.
+    pub fits: bool,
     /// How many calls hold one, this one included.
     pub held: u64,
 }
@@ -97,6 +106,9 @@ pub async fn take(
     for permit in permits {
         script.key(permit_name(org, permit.limit, &permit.bucket));
     }
+    for permit in permits {
+        script.key(class_name(org, permit.limit, &permit.bucket));
+    }
     script.arg(millis(LEASE)).arg(call).arg(buckets.len());
     for bucket in buckets {
         let BucketTake { capacity, window, amount, floor, enforced, class, reserved_for, .. } = bucket;
@@ -104,7 +116,9 @@ pub async fn take(
         script.arg(class.as_deref().unwrap_or_default()).arg(reserved_for.join(","));
     }
     for permit in permits {
-        script.arg(permit.capacity).arg(u8::from(permit.enforced));
+        let PermitTake { capacity, floor, enforced, class, reserved_for, .. } = permit;
+        script.arg(capacity).arg(u8::from(*enforced)).arg(floor);
+        script.arg(class.as_deref().unwrap_or_default()).arg(reserved_for.join(","));
     }
     let reply: Vec<i64> = script.run(redis).await?;
     read_taken(&reply, buckets.len(), permits.len())
@@ -114,7 +128,7 @@ pub async fn take(
 fn read_taken(reply: &[i64], buckets: usize, permits: usize) -> Option<Taken> {
     let (ok, rest) = reply.split_first()?;
     let (of_buckets, of_permits) = rest.split_at_checked(buckets * 3)?;
-    if of_permits.len() != permits * 2 {
+    if of_permits.len() != permits * 3 {
         return None;
     }
     let bucket = |values: &[i64]| BucketState {
@@ -124,12 +138,13 @@ fn read_taken(reply: &[i64], buckets: usize, permits: usize) -> Option<Taken> {
     };
     let permit = |values: &[i64]| PermitState {
         taken: values[0] == 1,
-        held: u64::try_from(values[1]).unwrap_or_default(),
+        fits: values[1] == 1,
+        held: u64::try_from(values[2]).unwrap_or_default(),
     };
     Some(Taken {
         ok: *ok == 1,
         buckets: of_buckets.chunks_exact(3).map(bucket).collect(),
-        permits: of_permits.chunks_exact(2).map(permit).collect(),
+        permits: of_permits.chunks_exact(3).map(permit).collect(),
     })
 }
 
@@ -173,15 +188,62 @@ pub struct HeldPermit {
     pub call: String,
 }
 
-/// Extends the leases of permits of one organization. To be called more often than `LEASE`.
-pub async fn renew_permits(redis: &RedisClient, org: OrgId, held: &[HeldPermit]) -> Result<(), RedisError> {
+/// Extends the leases of permits of one organization. To be called more often than `LEASE`. `is_held` is asked afterwards:
+/// a call that has ended meanwhile has given its permit back, and the renewal took it again.
+pub async fn renew_permits(
+    redis: &RedisClient,
+    org: OrgId,
+    held: &[HeldPermit],
+    is_held: impl Fn(&HeldPermit) -> bool,
+) -> Result<(), RedisError> {
     let mut script = Script::new(&RENEW);
     script.arg(millis(LEASE));
     for permit in held {
         script.key(permit_name(org, permit.limit, &permit.bucket));
         script.arg(&permit.call);
     }
-    script.run::<i64>(redis).await.map(|_| ())
+    let renewed = script.run::<i64>(redis).await;
+    // Also after an error: the server may have renewed them all the same.
+    for permit in held.iter().filter(|permit| !is_held(permit)) {
+        settle(redis, org, &permit.call, &[], &[(permit.limit, permit.bucket.clone())]).await?;
+    }
+    renewed.map(|_| ())
+}
+
+/// A bucket of a limit to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketRead {
+    pub bucket: String,
+    pub unit: &'static str,
+    pub capacity: u64,
+    pub window: Duration,
+}
+
+/// What is left of buckets, `None` for those that nobody used, and how many calls hold permits.
+pub async fn read(
+    redis: &RedisClient,
+    org: OrgId,
+    limit: LimitId,
+    buckets: &[BucketRead],
+    permits: &[String],
+) -> Result<(Vec<Option<i64>>, Vec<u64>), RedisError> {
+    let mut script = Script::new(&READ);
+    script.arg(buckets.len());
+    for bucket in buckets {
+        script.key(bucket_name(org, limit, &bucket.bucket, bucket.unit));
+        script.arg(bucket.capacity).arg(millis(bucket.window));
+    }
+    for bucket in permits {
+        script.key(permit_name(org, limit, bucket));
+    }
+    let reply: Vec<i64> = script.run(redis).await?;
+    let (levels, held) = reply
+        .split_at_checked(buckets.len() * 2)
+        .filter(|(_, held)| held.len() == permits.len())
+        .ok_or_else(|| RedisError::Rejected("the reply has another length".to_owned()))?;
+    let levels = levels.chunks_exact(2).map(|values| (values[0] == 1).then_some(values[1]));
+    let held = held.iter().map(|count| u64::try_from(*count).unwrap_or_default());
+    Ok((levels.collect(), held.collect()))
 }
 
 /// The braces make a cluster keep all buckets of an organization together, which a script needs.
@@ -191,6 +253,11 @@ fn bucket_name(org: OrgId, limit: LimitId, bucket: &str, unit: &str) -> String {
 
 fn permit_name(org: OrgId, limit: LimitId, bucket: &str) -> String {
     format!("gateway:{{{org}}}:permits:{limit}:{bucket}")
+}
+
+/// When the classes that a share of the permits is kept for were there last.
+fn class_name(org: OrgId, limit: LimitId, bucket: &str) -> String {
+    format!("gateway:{{{org}}}:classes:{limit}:{bucket}")
 }
 
 fn millis(span: Duration) -> u64 {
@@ -266,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_by_buckets_and_permits() {
-        let taken = read_taken(&[0, 0, -5, 1_200, 1, 40, 0, 1, 3], 2, 1).unwrap();
+        let taken = read_taken(&[0, 0, -5, 1_200, 1, 40, 0, 0, 1, 3], 2, 1).unwrap();
         let short = BucketState { taken: false, left: -5, wait: Duration::from_millis(1_200) };
         let enough = BucketState { taken: true, left: 40, wait: Duration::ZERO };
         assert_eq!(
@@ -274,10 +341,10 @@ mod tests {
             Taken {
                 ok: false,
                 buckets: vec![short, enough],
-                permits: vec![PermitState { taken: true, held: 3 }]
+                permits: vec![PermitState { taken: false, fits: true, held: 3 }]
             }
         );
-        for wrong in [&[][..], &[1, 1, 1], &[1, 1, 1, 0, 1, 1, 0, 1], &[1, 1, 1, 0, 1, 1, 0, 1, 1, 1]] {
+        for wrong in [&[][..], &[1, 1, 1], &[1, 1, 1, 0, 1, 1, 0, 1, 3], &[1, 1, 1, 0, 1, 1, 0, 1, 1, 3, 1]] {
             assert_eq!(read_taken(wrong, 2, 1), None, "{wrong:?}");
         }
     }
@@ -286,7 +353,11 @@ mod tests {
     fn the_buckets_of_an_organization_have_one_hash_tag() {
         let (org, limit) = (OrgId(uuid::Uuid::nil()), LimitId(uuid::Uuid::max()));
         let tag = format!("{{{org}}}");
-        for name in [bucket_name(org, limit, "a{b}", "tokens"), permit_name(org, limit, "x")] {
+        for name in [
+            bucket_name(org, limit, "a{b}", "tokens"),
+            permit_name(org, limit, "x"),
+            class_name(org, limit, "x"),
+        ] {
             let start = name.find('{').unwrap();
             let end = name.find('}').unwrap();
             assert_eq!(&name[start..=end], tag);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use axum::extract::State;
 use gateway_core::ids::{LimitId, OrgId};
-use gateway_core::limits::{Definition, MAX_LIMITS, Missing, Mode, Per, Scope, Window};
+use gateway_core::limits::{Definition, MAX_LIMITS, Missing, Mode, Per, Scope, Unit, Window};
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_store::limits::{self as store, LimitOwner, StoredLimit};
 use gateway_store::{Tx, apps, keys, orgs, teams};
@@ -22,11 +22,9 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::limits::{BucketUsage, Exactness};
+use crate::limits::{BucketUsage, Exactness, UsageScope};
 use crate::problem::{ApiResult, Problem};
 
-/// Buckets that the usage of a limit shows.
-const MAX_SHOWN: usize = 50;
 /// Hours of refusals that the usage of a limit shows.
 const SHOWN_HOURS: i64 = 168;
 
@@ -244,8 +242,10 @@ async fn delete(
 
 #[derive(Serialize, JsonSchema)]
 struct LimitUsage {
-    /// The buckets that are used most, at most 50, as this node knows them.
+    /// The buckets that are used most, at most 50.
     buckets: Vec<BucketView>,
+    /// Whether these are the buckets of all nodes, or those that this node has seen.
+    scope: UsageScope,
     /// Calls that the limit refused, of the last seven days; hours without any are absent.
     refusals: Vec<RefusalsView>,
 }
@@ -278,8 +278,8 @@ struct RefusalsView {
 impl From<BucketUsage> for BucketView {
     fn from(usage: BucketUsage) -> Self {
         let BucketUsage { bucket, unit, limit, used, remaining, resets_in } = usage;
-        let reset_seconds = (unit != "concurrent").then_some(resets_in.as_secs_f64());
-        Self { bucket, unit, limit, used, remaining, reset_seconds }
+        let reset_seconds = (unit != Unit::Concurrent).then_some(resets_in.as_secs_f64());
+        Self { bucket, unit: unit.as_str(), limit, used, remaining, reset_seconds }
     }
 }
 
@@ -289,7 +289,7 @@ async fn usage(
     PathParam(id): PathParam<LimitId>,
 ) -> ApiResult<Json<LimitUsage>> {
     let (db, org) = (&app.services.db, caller.org.id);
-    store::find(db, org, id).await?.ok_or_else(Problem::not_found)?;
+    let limit = store::find(db, org, id).await?.ok_or_else(Problem::not_found)?;
     let since = app.services.clock.now().plus(-SHOWN_HOURS * HOUR);
     let refusals = store::list_refusals(db, org, id, since).await?;
     let refusals = refusals.into_iter().map(|one| RefusalsView {
@@ -297,9 +297,10 @@ async fn usage(
         refused: one.refused,
         would_refuse: one.would_refuse,
     });
-    let buckets = app.proxy.limits.usage(org, id);
+    let (buckets, scope) = app.proxy.limits.usage(org, limit).await;
     Ok(Json(LimitUsage {
-        buckets: buckets.into_iter().take(MAX_SHOWN).map(BucketView::from).collect(),
+        buckets: buckets.into_iter().map(BucketView::from).collect(),
+        scope,
         refusals: refusals.collect(),
     }))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::limits::{
-    CallFacts, MissingSubject, Order, Policy, Reading, Shortage, TokenEstimate, Unit,
+    CallFacts, MissingSubject, Order, Per, Policy, Reading, Shortage, TokenEstimate, Unit,
 };
 use gateway_core::logs::{LimitUse, LimitUses};
 use tokio::time::Instant;
@@ -83,13 +83,22 @@ impl Limits {
         if request.wanted.is_empty() {
             return Ok(None);
         }
+        let describe = |mut permit: Permit, waited| {
+            permit.describe(waited, call.facts.spender.key, call.facts.model);
+            Ok(Some(permit))
+        };
+        let (request, short) = match self.take_in_memory(org, request) {
+            Ok(permit) => return describe(permit, Duration::ZERO),
+            Err(found) => found,
+        };
+        if let Some(short) = short.filter(|short| wait.max.is_zero() || short.shortage.wait.is_none()) {
+            let over = self.refuse(org, &request, &short, Duration::ZERO);
+            return Err(Refusal::Over(Box::new(over)));
+        }
         let request = Arc::new(request);
         let (admitted, waited) = self.take_in_turn(org, &request, wait).await;
         match admitted {
-            Ok(mut permit) => {
-                permit.describe(waited, call.facts.spender.key, call.facts.model);
-                Ok(Some(permit))
-            }
+            Ok(permit) => describe(permit, waited),
             Err(Some(short)) => Err(Refusal::Over(Box::new(self.refuse(org, &request, &short, waited)))),
             Err(None) => Err(Refusal::Stopping),
         }
@@ -133,6 +142,45 @@ impl Limits {
             (None, None) => {}
         }
         Ok(())
+    }
+
+    /// The usual case on one node, with one look at the state: nobody waits, and all is in memory. Otherwise the request
+    /// comes back, with what it lacks.
+    fn take_in_memory(
+        &self,
+        org: &Arc<OrgLimits>,
+        request: Request,
+    ) -> Result<Permit, (Request, Option<Short>)> {
+        if self.0.redis.is_some() || self.is_sliced() {
+            return Err((request, None));
+        }
+        let now = self.0.services.clock.now();
+        let mut state = org.state().lock();
+        if !state.queue.is_empty() {
+            return Err((request, None));
+        }
+        match state.take(&org.set, &request, now, 1) {
+            Ok(taken) => {
+                drop(state);
+                Ok(self.permit_of(org, request.wanted.into_iter(), taken, 1))
+            }
+            Err(short) => Err((request, Some(short))),
+        }
+    }
+
+    fn permit_of(
+        &self,
+        org: &Arc<OrgLimits>,
+        wanted: impl ExactSizeIterator<Item = Wanted>,
+        taken: Taken,
+        nodes: u64,
+    ) -> Permit {
+        let source = Source::Memory(nodes);
+        let held = wanted.zip(taken.would_refuse());
+        let held = held.map(|(wanted, would_refuse)| Held { wanted, source: source.clone(), would_refuse });
+        let held: Vec<Held> = held.collect();
+        super::refusals::note_dry_runs(org, &held);
+        Permit::new(self, org, held, taken.policies)
     }
 
     /// Takes at once, or waits for its turn. Returns how long it has waited, too.
@@ -227,16 +275,9 @@ impl Limits {
     ) -> Result<Permit, Short> {
         let now = self.0.services.clock.now();
         let mut state = org.state().lock();
-        let Taken { would_refuse, policies } = state.take(&org.set, request, now, nodes)?;
+        let taken = state.take(&org.set, request, now, nodes)?;
         drop(state);
-        let held = request.wanted.iter().zip(would_refuse).map(|(wanted, would_refuse)| Held {
-            wanted: wanted.clone(),
-            source: Source::Memory(nodes),
-            would_refuse,
-        });
-        let held: Vec<Held> = held.collect();
-        super::refusals::note_dry_runs(org, &held);
-        Ok(Permit::new(self, org, held, policies))
+        Ok(self.permit_of(org, request.wanted.iter().cloned(), taken, nodes))
     }
 
     /// Counts a refusal, and says what the caller is told.
@@ -283,17 +324,27 @@ impl Limits {
 
 /// What the call wants of each limit that applies.
 fn request(org: &OrgLimits, call: &Call<'_>) -> Result<Request, Refusal> {
-    let (mut wanted, mut shared) = (Vec::with_capacity(org.set.limits.len().min(MAX_EXPECTED)), None);
+    let mut wanted: Vec<Wanted> = Vec::with_capacity(org.set.limits.len().min(MAX_EXPECTED));
+    let mut shared = None;
     let mut without_subject = || Arc::clone(shared.get_or_insert_with(|| "".into()));
     for (index, limit) in org.set.limits.iter().enumerate() {
         if !limit.applies_to(&call.facts) {
             continue;
         }
-        let bucket: Arc<str> = match limit.bucket_of(&call.facts) {
-            Ok(bucket) if bucket.is_empty() => without_subject(),
-            Ok(bucket) => (&*bucket).into(),
-            Err(_) if call.is_internal || !limit.is_enforced() => without_subject(),
-            Err(missing) => return Err(Refusal::Missing(missing)),
+        let is_of_all = limit.definition.per == Per::None;
+        // Limits often count by the same, whose name is made once.
+        let known = wanted
+            .iter()
+            .filter(|_| !is_of_all)
+            .find(|one| !one.bucket.is_empty() && org.limit(one.limit).has_subject_of(limit));
+        let bucket: Arc<str> = match known.map(|one| Arc::clone(&one.bucket)) {
+            Some(bucket) => bucket,
+            None => match limit.bucket_of(&call.facts) {
+                Ok(bucket) if bucket.is_empty() => without_subject(),
+                Ok(bucket) => (&*bucket).into(),
+                Err(_) if call.is_internal || !limit.is_enforced() => without_subject(),
+                Err(missing) => return Err(Refusal::Missing(missing)),
+            },
         };
         wanted.push(Wanted { limit: index, bucket, demand: call.tokens.demand(limit) });
     }

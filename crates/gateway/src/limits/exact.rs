@@ -72,8 +72,16 @@ async fn exchange(
         }
         if let Some(capacity) = limit.definition.concurrent {
             permit_asks.push(Ask { wanted: index, unit: Unit::Concurrent });
-            let (bucket, enforced) = (wanted.bucket.to_string(), limit.is_enforced());
-            permits.push(PermitTake { limit: limit.id, bucket, capacity, enforced });
+            let (floor, reserved_for) = reserved(limit, request.class.as_deref());
+            permits.push(PermitTake {
+                limit: limit.id,
+                bucket: wanted.bucket.to_string(),
+                capacity,
+                floor: floor.of(capacity),
+                enforced: limit.is_enforced(),
+                class: request.class.as_deref().filter(|class| limit.keeps_for(class)).map(str::to_owned),
+                reserved_for,
+            });
         }
     }
     let taken = redis_limits::take(redis, org.org(), &call, &buckets, &permits).await.ok()?;
@@ -167,11 +175,8 @@ impl Exchange<'_> {
         for (ask, found) in self.buckets().filter(|(_, found)| !found.wait.is_zero()) {
             note(ask, found.left, found.wait);
         }
-        for (ask, found) in self.permits() {
-            let capacity = self.wanted(ask).0.definition.concurrent.unwrap_or(0);
-            if found.held >= capacity {
-                note(ask, 0, CONCURRENT_RETRY);
-            }
+        for (ask, _) in self.permits().filter(|(_, found)| !found.fits) {
+            note(ask, 0, CONCURRENT_RETRY);
         }
         worst.unwrap_or_else(|| {
             let wanted = &self.request.wanted[0];
@@ -208,8 +213,7 @@ fn bucket_take(limit: &Limit, wanted: &Wanted, unit: Unit, class: Option<&str>) 
     if amount == 0 {
         return None;
     }
-    let others = || limit.reserve.iter().filter(|(name, _)| class != Some(name));
-    let floor = Floor(others().map(|(_, share)| share).sum());
+    let (floor, reserved_for) = reserved(limit, class);
     Some(BucketTake {
         limit: limit.id,
         bucket: wanted.bucket.to_string(),
@@ -220,8 +224,14 @@ fn bucket_take(limit: &Limit, wanted: &Wanted, unit: Unit, class: Option<&str>) 
         floor: floor.of(capacity),
         enforced: limit.is_enforced(),
         class: class.map(str::to_owned),
-        reserved_for: others().map(|(name, _)| name.to_string()).collect(),
+        reserved_for,
     })
+}
+
+/// What is kept for classes other than this one, and their names.
+fn reserved(limit: &Limit, class: Option<&str>) -> (Floor, Vec<String>) {
+    let others = || limit.reserve.iter().filter(|(name, _)| class != Some(name));
+    (Floor(others().map(|(_, share)| share).sum()), others().map(|(name, _)| name.to_string()).collect())
 }
 
 fn never_fits(org: &OrgLimits, request: &Request) -> Option<Short> {
@@ -318,7 +328,14 @@ pub async fn renew(limits: &Limits) {
         if held.is_empty() {
             continue;
         }
-        if let Err(error) = redis_limits::renew_permits(redis, org, &held).await {
+        let is_held = |permit: &HeldPermit| {
+            let state = state.lock();
+            let leased = state.leased_calls.get(&*permit.call);
+            leased.is_some_and(|leased| {
+                leased.iter().any(|(limit, bucket)| *limit == permit.limit && **bucket == *permit.bucket)
+            })
+        };
+        if let Err(error) = redis_limits::renew_permits(redis, org, &held, is_held).await {
             tracing::debug!(%error, "cannot renew permits in Redis; retrying");
         }
     }

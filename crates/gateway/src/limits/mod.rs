@@ -6,9 +6,9 @@
 //!
 //! - SQLite, one node: in memory (`state`), exact.
 //! - Redis: in Redis, exact; one script per call takes all of them or none (`exact`).
-//! - PostgreSQL without Redis: each node takes slices of the shared buckets and admits calls from them (`slices`). All
-//!   nodes together exceed a limit by at most a tenth and one call. While the database is unreachable, each node goes
-//!   on with its part.
+//! - PostgreSQL without Redis: each node takes slices of the shared buckets and admits calls from them (`slices`); what
+//!   it does not use goes back (`unused`). All nodes together exceed a limit by at most a tenth and one call. While the
+//!   database is unreachable (`outage`), each node goes on with its part.
 //!
 //! The requests per minute of a plan are the limit that everybody has (`plan`): it also counts calls of the management API,
 //! so it is taken when the caller is identified.
@@ -17,11 +17,14 @@
 
 mod admission;
 mod exact;
+mod outage;
 mod permit;
 mod plan;
 mod refusals;
 mod slices;
 mod state;
+mod unused;
+mod usage;
 mod waiting;
 
 use std::collections::HashMap;
@@ -41,9 +44,11 @@ use tokio::sync::Notify;
 pub use admission::{Call, Over, Refusal, Wait};
 pub use permit::Permit;
 pub use plan::WindowCounter;
+pub use usage::{BucketUsage, UsageScope};
 
 use crate::budgets::Peers;
 use crate::services::Services;
+use outage::Outage;
 use plan::PlanCounts;
 use state::OrgState;
 
@@ -52,8 +57,6 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const GIVE_BACK_PAUSE: Duration = Duration::from_millis(50);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// Buckets that the API shows of a limit.
-const MAX_SHOWN: usize = 50;
 
 /// How close to its limits all nodes together stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -63,18 +66,6 @@ pub enum Exactness {
     Exact,
     /// By at most a tenth and one call: the nodes take slices from PostgreSQL.
     Slices,
-}
-
-/// One bucket, as this node knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BucketUsage {
-    /// The key, user, session or value that it is for; empty for a bucket of all.
-    pub bucket: String,
-    pub unit: &'static str,
-    pub limit: u64,
-    pub used: u64,
-    pub remaining: i64,
-    pub resets_in: Duration,
 }
 
 /// The limits of one organization, as they are defined now.
@@ -94,6 +85,7 @@ struct Inner {
     redis: Option<Arc<RedisClient>>,
     orgs: Mutex<HashMap<OrgId, Arc<OrgState>>>,
     plan: PlanCounts,
+    outage: Outage,
     /// Wakes the background task: something is to be given back to the store.
     wake: Notify,
 }
@@ -101,7 +93,8 @@ struct Inner {
 impl Limits {
     pub fn new(services: Arc<Services>, peers: Arc<dyn Peers>, redis: Option<Arc<RedisClient>>) -> Self {
         let (orgs, plan, wake) = (Mutex::default(), PlanCounts::default(), Notify::new());
-        Self(Arc::new(Inner { services, peers, redis, orgs, plan, wake }))
+        let outage = Outage::default();
+        Self(Arc::new(Inner { services, peers, redis, orgs, plan, outage, wake }))
     }
 
     /// Reads the limits of an organization. `None` if none is enabled. What its buckets hold stays.
@@ -121,16 +114,6 @@ impl Limits {
             Dialect::Postgres if self.0.redis.is_none() => Exactness::Slices,
             _ => Exactness::Exact,
         }
-    }
-
-    /// The buckets of a limit that are used most.
-    pub fn usage(&self, org: OrgId, limit: LimitId) -> Vec<BucketUsage> {
-        let Some(state) = self.orgs().get(&org).cloned() else { return Vec::new() };
-        let mut usage = state.lock().usage(limit, self.0.services.clock.now());
-        let share = |bucket: &BucketUsage| bucket.used.saturating_mul(1_000_000) / bucket.limit.max(1);
-        usage.sort_by(|a, b| share(b).cmp(&share(a)).then_with(|| a.bucket.cmp(&b.bucket)));
-        usage.truncate(MAX_SHOWN);
-        usage
     }
 
     /// How many calls of an organization wait on this node.
@@ -176,13 +159,13 @@ impl Limits {
     async fn renew(&self) {
         exact::renew(self).await;
         if self.is_sliced() {
-            slices::renew(self).await;
+            unused::renew(self).await;
         }
     }
 
     async fn give_back_unused(&self, all: bool) {
         if self.is_sliced() {
-            slices::give_back_unused(self, all).await;
+            unused::give_back(self, all).await;
         }
     }
 

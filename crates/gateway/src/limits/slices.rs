@@ -8,18 +8,14 @@ use gateway_core::limits::{Demand, Limit, Policy, Shortage, Unit};
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use gateway_store::cluster::limit_permits::{self, PermitRequest};
-use gateway_store::cluster::limit_slices::{self, Returned, SliceRequest};
+use gateway_store::cluster::limit_slices::{self, SliceRequest};
 
 use super::permit::{Held, Permit, Source};
 use super::state::{NodeLease, Request, Short, State, Wanted};
 use super::{Limits, OrgLimits};
 
-/// The database counts as unreachable when a request takes longer.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts for one call: other calls of this node may use up what was fetched for it.
 const MAX_ROUNDS: usize = 3;
-/// What was not used for this long goes back.
-const IDLE_MS: i64 = 1_000;
 const CONCURRENT_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a call cannot be admitted from what the node has.
@@ -35,30 +31,35 @@ pub async fn take(limits: &Limits, org: &Arc<OrgLimits>, request: &Arc<Request>)
         Err(Lacking::Short(short)) => return Err(short),
         Err(Lacking::Slices(_)) => {}
     }
+    if limits.is_cut_off() {
+        return limits.take_local(org, request, limits.0.peers.alive());
+    }
     // Only tasks of the main runtime use the database. A caller that hangs up drops the permit that the task returns.
     let (task_limits, task_org, task_request) = (limits.clone(), Arc::clone(org), Arc::clone(request));
-    let fetching = async move {
-        let fetched = fetch(&task_limits, &task_org, &task_request);
-        tokio::time::timeout(FETCH_TIMEOUT, fetched).await
-    };
+    let fetching = async move { fetch(&task_limits, &task_org, &task_request).await };
     match limits.0.services.tasks.runtime.spawn(fetching).await {
-        Ok(Ok(Ok(taken))) => taken,
-        Ok(Ok(Err(error))) => {
-            tracing::debug!(%error, "cannot take slices of limits; this node goes on with its part");
-            limits.take_local(org, request, limits.0.peers.alive())
-        }
-        Ok(Err(_)) | Err(_) => limits.take_local(org, request, limits.0.peers.alive()),
+        Ok(Some(taken)) => taken,
+        Ok(None) | Err(_) => limits.take_local(org, request, limits.0.peers.alive()),
     }
 }
 
+/// One call of an organization at a time fetches slices. None if the node has to go on with its part.
+async fn fetch(limits: &Limits, org: &Arc<OrgLimits>, request: &Request) -> Option<Result<Permit, Short>> {
+    let _guard = limits.lock_in_time(&org.state().fetching).await?;
+    // Another call may have found out while this one waited.
+    if limits.is_cut_off() {
+        return None;
+    }
+    let fetched = limits.in_time(fetch_until_admitted(limits, org, request)).await;
+    fetched.inspect_err(|error| tracing::debug!(%error, "cannot take slices of limits")).ok()
+}
+
 /// Fetches slices until the call can be admitted.
-async fn fetch(
+async fn fetch_until_admitted(
     limits: &Limits,
     org: &Arc<OrgLimits>,
     request: &Request,
 ) -> Result<Result<Permit, Short>, StoreError> {
-    let state = Arc::clone(org.state());
-    let _guard = state.fetching.lock().await;
     let mut refused = Vec::new();
     for _ in 0..MAX_ROUNDS + request.wanted.len() {
         let lacking = match take_from_credit(limits, org, request, &refused) {
@@ -127,6 +128,7 @@ fn take_from_credit(
                 }
             }
             entry.lease.used_at = now.0;
+            entry.lease.unreserved = 0;
             // The buckets of the account show what is left of the shared ones; only the calls are counted here.
             entry.account.take(&Demand::default(), now);
         }
@@ -166,8 +168,8 @@ fn check(
         }
         has_enough &= credit >= number(needed);
     }
-    if limit.definition.concurrent.is_some() {
-        has_enough &= number(entry.account.running()) < lease.permits;
+    if let Some(capacity) = limit.definition.concurrent {
+        has_enough &= number(entry.account.running()) < lease.permits_beside(floor.of(capacity));
     }
     Ok(has_enough)
 }
@@ -193,18 +195,18 @@ async fn fetch_slices(
                 slice_requests(limit, wanted, entry.lease, nodes).map(|(unit, slice)| (*index, unit, slice)),
             );
             let running = number(entry.account.running());
-            if let Some(capacity) = limit.definition.concurrent.map(number)
-                && running >= entry.lease.permits
-            {
-                permits.push((
-                    *index,
-                    PermitRequest {
+            if let Some(capacity) = limit.definition.concurrent {
+                let kept = entry.account.floor(limit, request.class.as_deref(), now).of(capacity);
+                if running >= entry.lease.permits_beside(kept) {
+                    let asked = PermitRequest {
                         limit: limit.id,
                         bucket: wanted.bucket.to_string(),
-                        capacity,
+                        capacity: number(capacity),
+                        floor: number(kept),
                         wanted: running + 1,
-                    },
-                ));
+                    };
+                    permits.push((*index, asked));
+                }
             }
         }
     }
@@ -243,18 +245,41 @@ async fn fetch_slices(
     if permits.is_empty() {
         return Ok(None);
     }
+    fetch_permits(limits, org, request, &permits).await
+}
+
+/// Leases permits for calls that run at the same time. `permits`: with the places of their limits in `wanted`.
+async fn fetch_permits(
+    limits: &Limits,
+    org: &Arc<OrgLimits>,
+    request: &Request,
+    permits: &[(usize, PermitRequest)],
+) -> Result<Option<Short>, StoreError> {
+    let services = &limits.0.services;
+    let now = services.clock.now();
     let requests: Vec<PermitRequest> = permits.iter().map(|(_, permit)| permit.clone()).collect();
+    let key = |index: usize, asked: &PermitRequest| (asked.limit, Arc::clone(&request.wanted[index].bucket));
+    {
+        // Until the answer is here, the database may count any number of permits for this node.
+        let mut state = org.state().lock();
+        for (index, asked) in permits {
+            state.sliced.insert(key(*index, asked));
+            state.record_permits(key(*index, asked), i64::MAX);
+        }
+    }
     let node = limits.0.peers.node_name();
-    let held = limit_permits::lease(&services.db, org.org(), node, &requests).await?;
+    let leased = limit_permits::lease(&services.db, org.org(), node, &requests).await?;
+    let is_granted = leased.iter().all(|leased| leased.fits);
     let mut state = org.state().lock();
     let mut short = None;
-    for ((index, asked), held) in permits.iter().zip(held) {
+    for ((index, asked), leased) in permits.iter().zip(leased) {
         let wanted = &request.wanted[*index];
-        state.sliced.insert((asked.limit, Arc::clone(&wanted.bucket)));
+        state.record_permits(key(*index, asked), leased.held);
         let entry = state.entry(org.limit(wanted.limit), &wanted.bucket, now);
-        entry.lease.permits = held;
+        entry.lease.permits = leased.held;
+        entry.lease.unreserved = if is_granted { asked.wanted } else { 0 };
         entry.lease.used_at = now.0;
-        if held < asked.wanted {
+        if !leased.fits {
             let limit = u64::try_from(asked.capacity).unwrap_or(0);
             let wait = Some(CONCURRENT_RETRY);
             let shortage = Shortage { unit: Unit::Concurrent, limit, needed: 1, left: 0, wait };
@@ -287,7 +312,7 @@ fn slice_requests(
 }
 
 /// What one node holds at most without using it.
-fn slice_of(capacity: i64, nodes: i64) -> i64 {
+pub(super) fn slice_of(capacity: i64, nodes: i64) -> i64 {
     capacity / 10 / nodes.max(1)
 }
 
@@ -306,70 +331,6 @@ pub fn settle(state: &mut State, limit: &Limit, wanted: &Wanted, used: &Demand, 
     is_due
 }
 
-/// Gives back what the node has beyond a slice, or has not used for a second; and takes what it owes.
-pub async fn give_back_unused(limits: &Limits, all: bool) {
-    let services = &limits.0.services;
-    for (org, state) in limits.states() {
-        if state.lock().sliced.is_empty() {
-            continue;
-        }
-        // No call of this node asks for permits until what is given back is recorded.
-        let _guard = state.fetching.lock().await;
-        let (returned, permits) = unused(limits, &mut state.lock(), all);
-        if !returned.is_empty()
-            && let Err(error) = limit_slices::give_back(&services.db, org, &returned).await
-        {
-            tracing::debug!(%error, "cannot give back slices of limits; they refill");
-        }
-        if !permits.is_empty() {
-            let node = limits.0.peers.node_name();
-            if let Err(error) = limit_permits::lease(&services.db, org, node, &permits).await {
-                tracing::debug!(%error, "cannot give back permits; they end with their lease");
-            }
-        }
-    }
-}
-
-/// Takes what is to be given back out of the node's leases.
-fn unused(limits: &Limits, state: &mut State, all: bool) -> (Vec<Returned>, Vec<PermitRequest>) {
-    let now = limits.0.services.clock.now();
-    let nodes = number(limits.0.peers.alive()).max(1);
-    let (mut returned, mut permits) = (Vec::new(), Vec::new());
-    for key in std::mem::take(&mut state.sliced) {
-        let (limit, bucket) = (key.0, key.1.to_string());
-        let Some(entry) = state.find(limit, 0, &key.1) else { continue };
-        let is_idle = all || now.0 - entry.lease.used_at >= IDLE_MS;
-        let kept = |capacity: u64| if is_idle { 0 } else { slice_of(number(capacity), nodes) };
-        for (unit, credit) in Unit::REFILLING.into_iter().zip(&mut entry.lease.credit) {
-            let Some(shared) = entry.account.bucket(unit) else { continue };
-            let kept = kept(shared.capacity());
-            if *credit < 0 || *credit > kept {
-                let amount = if *credit < 0 { *credit } else { *credit - kept };
-                *credit -= amount;
-                shared.give_back(amount);
-                returned.push(Returned { limit, bucket: bucket.clone(), unit: unit.as_str(), amount });
-            }
-        }
-        let running = number(entry.account.running());
-        let wanted = running + entry.account.concurrent().map_or(0, kept);
-        if entry.lease.permits > wanted {
-            entry.lease.permits = wanted;
-            // There is always room for fewer.
-            permits.push(PermitRequest { limit, bucket, capacity: i64::MAX / 4, wanted });
-        }
-        if !entry.lease.is_empty() {
-            state.sliced.insert(key);
-        }
-    }
-    (returned, permits)
-}
-
-pub async fn renew(limits: &Limits) {
-    if let Err(error) = limit_permits::renew(&limits.0.services.db, limits.0.peers.node_name()).await {
-        tracing::debug!(%error, "cannot renew permits; retrying");
-    }
-}
-
-fn number(count: u64) -> i64 {
+pub(super) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::ids::{KeyId, LimitId, OrgId};
 use gateway_core::limits::{
-    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Shortage, Tightest, Unit,
+    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Reading, Shortage, Tightest, Unit,
     WaitQueue, share_left,
 };
 use gateway_core::time::Timestamp;
@@ -37,6 +37,8 @@ pub struct State {
     pub refused: HashMap<LimitId, Refused>,
     /// The buckets of which this node holds slices or permits.
     pub sliced: HashSet<BucketKey>,
+    /// The permits that the database counts for this node. Known apart from the buckets, which may leave before.
+    pub recorded_permits: HashMap<BucketKey, i64>,
     /// Permits that calls hold in Redis, by call.
     pub leased_calls: HashMap<Arc<str>, Vec<(LimitId, Arc<str>)>>,
 }
@@ -53,8 +55,13 @@ pub struct Entry {
 struct EntryPlace {
     limit: usize,
     entry: usize,
-    /// Where the limit is in its set.
-    in_set: usize,
+}
+
+/// The buckets that a call wants something of.
+struct Found {
+    place: EntryPlace,
+    /// The limit is in dry run, and has too little.
+    would_refuse: bool,
 }
 
 /// What the node has taken of shared buckets and not used yet.
@@ -64,6 +71,9 @@ pub struct NodeLease {
     pub credit: [i64; 4],
     /// Permits that the node holds, used or not.
     pub permits: i64,
+    /// How many calls may run so that the shares of other classes stay free. Only the next call may rely on it, because
+    /// the other nodes go on.
+    pub unreserved: i64,
     pub used_at: i64,
 }
 
@@ -84,9 +94,15 @@ pub struct Request {
 
 /// What was taken from buckets in memory.
 pub struct Taken {
-    /// Whether a limit in dry run would have refused the call, for each limit.
-    pub would_refuse: Vec<bool>,
+    found: Vec<Found>,
     pub policies: Vec<Policy>,
+}
+
+impl Taken {
+    /// Whether a limit in dry run would have refused the call, for each limit.
+    pub fn would_refuse(&self) -> impl Iterator<Item = bool> {
+        self.found.iter().map(|found| found.would_refuse)
+    }
 }
 
 /// An enforced limit has too little.
@@ -142,7 +158,7 @@ impl State {
         let entry = accounts.place(bucket, make, is_held);
         self.buckets += accounts.len() - before;
         accounts.at(entry).account.update(limit, now);
-        EntryPlace { limit: index, entry, in_set: limit.index }
+        EntryPlace { limit: index, entry }
     }
 
     fn at(&mut self, place: EntryPlace) -> &mut Entry {
@@ -178,61 +194,70 @@ impl State {
         now: Timestamp,
         nodes: u64,
     ) -> Result<Taken, Short> {
-        let mut would_refuse = vec![false; request.wanted.len()];
         let mut worst: Option<Short> = None;
-        let mut places = Vec::with_capacity(request.wanted.len());
-        let demand = |wanted: &Wanted| wanted.demand.times(nodes.max(1));
-        for (wanted, would_refuse) in request.wanted.iter().zip(&mut would_refuse) {
+        let mut found = Vec::with_capacity(request.wanted.len());
+        let demand = |wanted: &Wanted| if nodes > 1 { wanted.demand.times(nodes) } else { wanted.demand };
+        for wanted in &request.wanted {
             let limit = &set.limits[wanted.limit];
             let place = self.place(limit, &wanted.bucket, now);
-            places.push(place);
             let account = &mut self.at(place).account;
             account.note_class(limit, request.class.as_deref(), now);
             let floor = account.floor(limit, request.class.as_deref(), now);
-            let Err(shortage) = account.check(&demand(wanted), floor) else { continue };
-            if limit.is_enforced() {
-                let short = Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage };
-                worst = Some(short.worse(worst.take()));
-            } else {
-                *would_refuse = true;
+            let mut would_refuse = false;
+            if let Err(shortage) = account.check(&demand(wanted), floor) {
+                would_refuse = !limit.is_enforced();
+                if !would_refuse {
+                    let short = Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage };
+                    worst = Some(short.worse(worst.take()));
+                }
             }
+            found.push(Found { place, would_refuse });
         }
         if let Some(worst) = worst {
             return Err(worst);
         }
         let mut tightest = Tightest::default();
-        for ((wanted, place), would_refuse) in request.wanted.iter().zip(places).zip(&would_refuse) {
-            if !would_refuse {
-                let limit = &set.limits[wanted.limit];
-                let entry = self.at(place);
+        for (index, (wanted, found)) in request.wanted.iter().zip(&found).enumerate() {
+            if !found.would_refuse {
+                let entry = self.at(found.place);
                 entry.account.take(&demand(wanted), now);
-                entry.add_to(&mut tightest, limit, place);
+                entry.add_to(&mut tightest, &set.limits[wanted.limit], index);
             }
         }
-        Ok(Taken { would_refuse, policies: self.chosen(set, &tightest) })
+        let policies = self.chosen(set, &request.wanted, &found, &tightest);
+        Ok(Taken { found, policies })
     }
 
     /// The buckets of a call as headers show them.
     pub fn policies(&mut self, set: &LimitSet, wanted: &[Wanted], now: Timestamp) -> Vec<Policy> {
         let mut tightest = Tightest::default();
-        for one in wanted {
+        let mut found = Vec::with_capacity(wanted.len());
+        for (index, one) in wanted.iter().enumerate() {
             let limit = &set.limits[one.limit];
             let place = self.place(limit, &one.bucket, now);
-            self.at(place).add_to(&mut tightest, limit, place);
+            self.at(place).add_to(&mut tightest, limit, index);
+            found.push(Found { place, would_refuse: false });
         }
-        self.chosen(set, &tightest)
+        self.chosen(set, wanted, &found, &tightest)
     }
 
-    fn chosen(&mut self, set: &LimitSet, tightest: &Tightest<EntryPlace>) -> Vec<Policy> {
-        let policy = |(unit, place): (Unit, EntryPlace)| {
-            let entry = self.at(place);
-            Some(Policy::new(
-                &set.limits[place.in_set],
-                &entry.account.reading(unit)?,
-                entry.lease.credit_of(unit),
-            ))
-        };
-        tightest.chosen().filter_map(policy).collect()
+    /// The policies of the buckets that were chosen, by their places in `wanted`.
+    fn chosen(
+        &mut self,
+        set: &LimitSet,
+        wanted: &[Wanted],
+        found: &[Found],
+        tightest: &Tightest<usize>,
+    ) -> Vec<Policy> {
+        let mut policies = Vec::with_capacity(tightest.max_chosen());
+        for (unit, index) in tightest.chosen() {
+            let entry = self.at(found[index].place);
+            if let Some(reading) = entry.account.reading(unit) {
+                let limit = &set.limits[wanted[index].limit];
+                policies.push(Policy::new(limit, &reading, entry.lease.credit_of(unit)));
+            }
+        }
+        policies
     }
 
     pub fn usage(&mut self, limit: LimitId, now: Timestamp) -> Vec<BucketUsage> {
@@ -241,19 +266,21 @@ impl State {
         for (bucket, entry) in self.accounts[index].1.values_mut() {
             entry.account.refill(now);
             for reading in entry.account.readings() {
-                let remaining = reading.left.saturating_add(entry.lease.credit_of(reading.unit));
-                let limit = i64::try_from(reading.limit).unwrap_or(i64::MAX);
-                usage.push(BucketUsage {
-                    bucket: bucket.to_string(),
-                    unit: reading.unit.as_str(),
-                    limit: reading.limit,
-                    used: u64::try_from(limit.saturating_sub(remaining)).unwrap_or(0),
-                    remaining,
-                    resets_in: reading.resets_in,
-                });
+                let Reading { unit, limit, left, resets_in } = reading;
+                let remaining = left.saturating_add(entry.lease.credit_of(unit));
+                usage.push(BucketUsage::new(bucket, unit, limit, remaining, resets_in));
             }
         }
         usage
+    }
+
+    /// Notes how many permits the database counts for this node.
+    pub fn record_permits(&mut self, key: BucketKey, held: i64) {
+        if held > 0 {
+            self.recorded_permits.insert(key, held);
+        } else {
+            self.recorded_permits.remove(&key);
+        }
     }
 
     /// Forgets limits that are no longer there, and orders the others as they are in the set.
@@ -269,6 +296,8 @@ impl State {
         self.queue.is_empty()
             && self.refused.is_empty()
             && self.leased_calls.is_empty()
+            && self.sliced.is_empty()
+            && self.recorded_permits.is_empty()
             && self.entries().all(|(_, _, entry)| {
                 entry.account.refill(now);
                 entry.account.is_unused() && entry.lease.is_empty()
@@ -278,7 +307,7 @@ impl State {
 
 impl Entry {
     /// Adds the buckets to those that headers may show. Limits in dry run are not shown.
-    fn add_to(&self, tightest: &mut Tightest<EntryPlace>, limit: &Limit, place: EntryPlace) {
+    fn add_to(&self, tightest: &mut Tightest<usize>, limit: &Limit, index: usize) {
         if !limit.is_enforced() {
             return;
         }
@@ -286,7 +315,7 @@ impl Entry {
             let credit = self.lease.credit_of(unit);
             let amount = || limit.definition.amount(unit).unwrap_or_default();
             let share = if credit == 0 { share } else { share + share_left(credit, amount()) };
-            tightest.add(share, unit, place);
+            tightest.add(share, unit, index);
         });
     }
 }
@@ -294,6 +323,11 @@ impl Entry {
 impl NodeLease {
     pub fn credit_of(&self, unit: Unit) -> i64 {
         self.credit.get(unit as usize).map_or(0, |credit| (*credit).max(0))
+    }
+
+    /// How many calls may run, if this many permits are kept for other classes.
+    pub fn permits_beside(&self, kept: u64) -> i64 {
+        if kept > 0 { self.unreserved } else { self.permits }
     }
 
     pub fn is_empty(&self) -> bool {

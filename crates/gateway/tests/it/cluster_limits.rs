@@ -1,17 +1,22 @@
 //! Limits over several nodes: exact with Redis, exceeded by at most a tenth and a call without it, and permits of a node
 //! that was killed are free again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use serde_json::json;
+use http::Method;
+use serde_json::{Value, json};
 
-use crate::support::{Cluster, TcpForwarder, TestRequest, wait_for_response};
-use crate::upstream::Reply;
+use crate::support::limits::answer;
+use crate::support::{Cluster, TcpForwarder, TestRequest, fresh_postgres, wait_for_response};
+use crate::upstream::{Reply, Signal};
 
 fn redis() -> String {
     std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`")
 }
+
+/// Calls that are sent again and again do not reach the plan's requests per minute.
+const MANY_CALLS: (&str, &str) = ("GATEWAY_RATE_LIMIT_FREE", "100000");
 
 async fn wait_for_redis(cluster: &Cluster, wanted: &str) {
     for node in &cluster.nodes {
@@ -38,7 +43,7 @@ async fn wait_for_limit(cluster: &Cluster, model: &str) {
 
 fn ask(cluster: &Cluster, node: usize, model: &str) -> TestRequest {
     let body = json!({"model": model, "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
-    let call = cluster.nodes[node].call(http::Method::POST, "/v1/chat/completions").key(&cluster.key);
+    let call = cluster.nodes[node].call(Method::POST, "/v1/chat/completions").key(&cluster.key);
     call.header("x-gateway-provider", "openai").json(body)
 }
 
@@ -79,9 +84,59 @@ async fn three_nodes_with_redis_let_exactly_the_limit_pass() {
     assert!(passed * 5 <= 1000, "{passed}");
 }
 
-/// Occupies all permits by streams at the first node, kills it, and waits until another node gets one.
+/// What another node used is seen at each.
+async fn see_usage_of_other_nodes(settings: &[(&str, &str)]) {
+    let cluster = Cluster::start(2, settings).await;
+    if !settings.is_empty() {
+        wait_for_redis(&cluster, "ok").await;
+    }
+    let definition = json!({"name": "l", "models": ["m"], "requests": 100, "concurrent": 5, "window": "day"});
+    let path = cluster.in_org("/limits");
+    let made = cluster.manage(0, Method::POST, &path).json(definition).send().await.expect(201);
+    let path = format!("{path}/{}/usage", made["id"].as_str().unwrap());
+    wait_for_limit(&cluster, "m").await;
+    let signal = Signal::new();
+    let before = cluster.upstream.requests().len();
+    cluster.upstream.push(answer().wait_before_head(&signal));
+    let call = tokio::spawn(ask(&cluster, 0, "m").send());
+    cluster.upstream.wait_for_requests(before + 1, Duration::from_secs(20)).await;
+    // What nodes hold in advance goes back when they do not use it.
+    for node in 0..2 {
+        wait_for_response(
+            Duration::from_secs(20),
+            || cluster.manage(node, Method::GET, &path),
+            |usage| {
+                let usage = usage.json();
+                let used = |unit: &str| {
+                    let buckets = usage["buckets"].as_array().unwrap();
+                    let of_unit = buckets.iter().find(|bucket| bucket["unit"] == unit);
+                    of_unit.map(|bucket| (bucket["used"].clone(), bucket["limit"].clone()))
+                };
+                usage["scope"] == "all"
+                    && used("concurrent") == Some((json!(1), json!(5)))
+                    && used("requests").is_some_and(|(used, _)| used.as_u64() >= Some(3))
+            },
+        )
+        .await;
+    }
+    signal.notify();
+    call.await.unwrap().expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_usage_of_a_limit_is_that_of_all_nodes_on_postgres() {
+    see_usage_of_other_nodes(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_usage_of_a_limit_is_that_of_all_nodes_with_redis() {
+    see_usage_of_other_nodes(&[("GATEWAY_REDIS_URL", &redis())]).await;
+}
+
+/// Occupies all permits at the first of three nodes, kills it, and waits until another node gets one.
 async fn kill_with_permits(settings: &[(&str, &str)]) {
-    let mut cluster = Cluster::start(2, settings).await;
+    let settings_of_all: Vec<(&str, &str)> = settings.iter().copied().chain([MANY_CALLS]).collect();
+    let mut cluster = Cluster::start(3, &settings_of_all).await;
     if !settings.is_empty() {
         wait_for_redis(&cluster, "ok").await;
     }
@@ -94,18 +149,24 @@ async fn kill_with_permits(settings: &[(&str, &str)]) {
     let before = cluster.upstream.arrivals().len();
     let calls: Vec<_> = (0..20).map(|_| tokio::spawn(ask(&cluster, 0, "m").try_send())).collect();
     cluster.upstream.wait_for_requests(before + 20, Duration::from_secs(20)).await;
-    ask(&cluster, 1, "m").send().await.expect_error(429, "rate_limited");
+    for node in 1..3 {
+        ask(&cluster, node, "m").send().await.expect_error(429, "rate_limited");
+    }
     cluster.kill(0);
+    let killed = Instant::now();
     for call in calls {
         assert!(call.await.unwrap().is_none());
     }
-    // A lease lasts for 30 s. Each request counts for the plan's requests per minute, so few are sent.
+    // A lease lasts for 30 s after its last renewal.
     let freed = async {
         while ask(&cluster, 1, "m").send().await.status != 200 {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), freed).await.expect("the permits are free again");
+    let after = killed.elapsed();
+    assert!(after <= Duration::from_secs(33), "30 s, and some for the call that finds out: {after:?}");
+    ask(&cluster, 2, "m").send().await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,6 +177,79 @@ async fn the_permits_of_a_killed_node_are_free_again_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_permits_of_a_killed_node_are_free_again_with_redis() {
     kill_with_permits(&[("GATEWAY_REDIS_URL", &redis())]).await;
+}
+
+/// The node that calls run on forgets the buckets of a limit that is disabled, but not the permits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_permits_of_a_disabled_limit_are_given_back() {
+    let cluster = Cluster::start(2, &[MANY_CALLS]).await;
+    let definition =
+        |enabled: bool| json!({"name": "c", "models": ["m"], "concurrent": 2, "enabled": enabled});
+    let path = cluster.in_org("/limits");
+    let made = cluster.manage(0, Method::POST, &path).json(definition(true)).send().await.expect(201);
+    let path = format!("{path}/{}", made["id"].as_str().unwrap());
+    let enable = async |enabled: bool| -> Value {
+        cluster.manage(0, Method::PUT, &path).json(definition(enabled)).send().await.expect(200)
+    };
+    // With another limit, the node keeps a state of which the buckets of the disabled one leave.
+    cluster
+        .limit(json!({"name": "rest", "models": ["m", "warm"], "requests": 100_000, "window": "day"}))
+        .await;
+    wait_for_limit(&cluster, "warm").await;
+    let signal = Signal::new();
+    let before = cluster.upstream.arrivals().len();
+    for _ in 0..2 {
+        cluster.upstream.push(answer().wait_before_head(&signal));
+    }
+    let calls: Vec<_> = (0..2).map(|_| tokio::spawn(ask(&cluster, 0, "m").send())).collect();
+    cluster.upstream.wait_for_requests(before + 2, Duration::from_secs(20)).await;
+    ask(&cluster, 1, "m").send().await.expect_error(429, "rate_limited");
+    enable(false).await;
+    // The first node knows it when a third call passes there.
+    let at_first = || ask(&cluster, 0, "m");
+    wait_for_response(Duration::from_secs(10), at_first, |answer| answer.status == 200).await;
+    signal.notify();
+    for call in calls {
+        call.await.unwrap().expect(200);
+    }
+    enable(true).await;
+    wait_for_response(
+        Duration::from_secs(20),
+        || ask(&cluster, 1, "m"),
+        |answer| {
+            let policy = answer.header("ratelimit-policy").unwrap_or_default();
+            answer.status == 200 && policy.contains("\"c\"")
+        },
+    )
+    .await;
+}
+
+/// The first calls find out, and the others do not wait for the database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_do_not_wait_while_the_database_is_gone() {
+    let database = fresh_postgres().await;
+    let (forwarder, through) = TcpForwarder::to_database(&database).await;
+    let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), MANY_CALLS];
+    let cluster = Cluster::start_each(database, &[node]).await;
+    // A tenth of them is less than one, so that every call needs the database.
+    cluster.limit(json!({"name": "l", "models": ["m"], "requests": 9, "window": "day"})).await;
+    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
+    wait_for_limit(&cluster, "warm").await;
+    ask(&cluster, 0, "m").send().await.expect(200);
+    forwarder.cut();
+    for _ in 0..2 {
+        ask(&cluster, 0, "m").send().await.expect(200);
+    }
+    let began = Instant::now();
+    for _ in 0..6 {
+        ask(&cluster, 0, "m").send().await.expect(200);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "half a second each at most, and not two: {took:?}");
+    ask(&cluster, 0, "m").send().await.expect_error(429, "rate_limited");
+    forwarder.open();
+    // When it is back, it counts for all again: its bucket knows one call.
+    wait_for_response(Duration::from_secs(20), || ask(&cluster, 0, "m"), |answer| answer.status == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -262,7 +262,10 @@ on_both!(refusals_are_shown_by_hour_and_a_window_is_noticed_once, |app| async mo
     }
     let usage = app.get(&format!("{}/usage", one(&ada, &limit))).bearer(&ada.token).send().await.expect(200);
     let shown = |hour: Timestamp| json!({"hour": hour, "refused": 4, "would_refuse": 2});
-    assert_eq!(usage, json!({"buckets": [], "refusals": [shown(hour.plus(-HOUR)), shown(hour)]}));
+    assert_eq!(
+        usage,
+        json!({"buckets": [], "scope": "all", "refusals": [shown(hour.plus(-HOUR)), shown(hour)]})
+    );
     let foreign = format!("{}/{}/usage", path(&eve), limit["id"].as_str().unwrap());
     app.get(&foreign).bearer(&eve.token).send().await.expect_error(404, "not_found");
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gateway_core::ids::{LimitId, OrgId};
 use gateway_core::time::Timestamp;
 use gateway_store::Db;
-use gateway_store::cluster::limit_permits::{self, PermitRequest};
+use gateway_store::cluster::limit_permits::{self, Leased, PermitRequest};
 use gateway_store::cluster::limit_slices::{self, Returned, SliceRequest};
 use gateway_store::limits::{LimitOwner, StoredLimit, insert};
 use gateway_store::redis::RedisClient;
@@ -56,6 +56,10 @@ impl Fixture {
         slices.iter().map(|slice| (slice.granted, slice.left)).collect()
     }
 
+    async fn lease(&self, node: &str, requests: &[PermitRequest]) -> Vec<Leased> {
+        limit_permits::lease(self.db(), self.org, node, requests).await.unwrap()
+    }
+
     async fn give_back(&self, amount: i64) {
         let (limit, bucket) = (self.limits[0], "ann".to_owned());
         let returned = [Returned { limit, bucket, unit: "tokens", amount }];
@@ -83,6 +87,33 @@ async fn slices_are_taken_out_of_all_buckets_or_none() {
     assert_eq!(world.take(&[world.slice(0, 200, 0, 0)]).await, [(0, 200)], "never more than the limit");
     limit_slices::sweep(world.db()).await.unwrap();
     assert_eq!(world.take(&[world.slice(1, 100, 0, 0)]).await, [(0, 99)], "a bucket in use is kept");
+}
+
+#[tokio::test]
+async fn buckets_that_are_full_again_leave_and_so_do_the_oldest_beyond_a_number() {
+    let world = Fixture::start().await;
+    let buckets = async || {
+        let amounts = [("tokens", 100)];
+        let found = limit_slices::most_used(world.db(), world.limits[0], &amounts, DAY, 10).await.unwrap();
+        found.into_iter().map(|one| (one.bucket, one.left)).collect::<Vec<_>>()
+    };
+    for (bucket, amount) in [("few", 1), ("half", 50), ("all", 100)] {
+        let request = SliceRequest { bucket: bucket.to_owned(), ..world.slice(0, 100, amount, amount) };
+        assert_eq!(world.take(&[request]).await[0].0, amount);
+    }
+    let named = |names: &[(&str, i64)]| -> Vec<(String, i64)> {
+        names.iter().map(|(bucket, left)| ((*bucket).to_owned(), *left)).collect()
+    };
+    assert_eq!(buckets().await, named(&[("all", 0), ("half", 50), ("few", 99)]));
+    // One of a hundred a day is back after less than a quarter of an hour.
+    let older = "UPDATE limit_buckets SET at = at - 900000";
+    gateway_store::testing::execute(world.db(), older).await.unwrap();
+    limit_slices::sweep(world.db()).await.unwrap();
+    assert_eq!(buckets().await, named(&[("all", 1), ("half", 51)]));
+    let older = "UPDATE limit_buckets SET at = at - 900000 WHERE bucket = 'all'";
+    gateway_store::testing::execute(world.db(), older).await.unwrap();
+    limit_slices::sweep_beyond(world.db(), 1).await.unwrap();
+    assert_eq!(buckets().await, named(&[("half", 51)]));
 }
 
 #[tokio::test]
@@ -114,11 +145,9 @@ async fn permits_are_leased_by_node_and_free_when_the_lease_ends() {
     let world = Fixture::start().await;
     let request = |limit: usize, wanted: i64| {
         let (limit, bucket) = (world.limits[limit], String::new());
-        PermitRequest { limit, bucket, capacity: 3, wanted }
+        PermitRequest { limit, bucket, capacity: 3, floor: 0, wanted }
     };
-    let lease = async |node: &str, requests: &[PermitRequest]| {
-        limit_permits::lease(world.db(), world.org, node, requests).await.unwrap()
-    };
+    let lease = async |node: &str, requests: &[PermitRequest]| held(&world.lease(node, requests).await);
     assert_eq!(lease("a", &[request(0, 2)]).await, [2]);
     assert_eq!(lease("b", &[request(0, 2)]).await, [0], "only one is left");
     assert_eq!(lease("b", &[request(0, 1), request(1, 1)]).await, [1, 1]);
@@ -131,6 +160,28 @@ async fn permits_are_leased_by_node_and_free_when_the_lease_ends() {
     let ended = "UPDATE limit_permits SET expires_at = 0 WHERE node = 'b'";
     gateway_store::testing::execute(world.db(), ended).await.unwrap();
     assert_eq!(lease("c", &[request(0, 2)]).await, [2]);
+}
+
+fn held(leased: &[Leased]) -> Vec<i64> {
+    leased.iter().map(|one| one.held).collect()
+}
+
+/// The calls of other classes leave the share free, whatever a node holds already; those of the class do not.
+#[tokio::test]
+async fn permits_are_kept_for_a_class() {
+    let world = Fixture::start().await;
+    let ask = async |node: &str, floor: i64, wanted: i64| {
+        let (limit, bucket) = (world.limits[0], String::new());
+        let leased = world.lease(node, &[PermitRequest { limit, bucket, capacity: 10, floor, wanted }]).await;
+        (leased[0].held, leased[0].fits)
+    };
+    assert_eq!(ask("a", 7, 3).await, (3, true));
+    assert_eq!(ask("a", 7, 4).await, (3, false), "seven are kept");
+    assert_eq!(ask("b", 7, 1).await, (0, false), "on every node");
+    assert_eq!(ask("b", 0, 2).await, (2, true), "those of the class go on");
+    assert_eq!(ask("a", 7, 2).await, (3, false), "what a node holds is no way around it");
+    assert_eq!(ask("a", 7, 1).await, (3, true), "what it does not use stays its own");
+    assert_eq!(ask("a", 0, 1).await, (1, true), "until it is given back");
 }
 
 /// A connected client, and ids that no other test has.
@@ -157,6 +208,18 @@ fn bucket(limit: LimitId, unit: &'static str, capacity: u64, amount: u64) -> Buc
         capacity,
         window: DAY,
         amount,
+        floor: 0,
+        enforced: true,
+        class: None,
+        reserved_for: Vec::new(),
+    }
+}
+
+fn permit(limit: LimitId, capacity: u64) -> PermitTake {
+    PermitTake {
+        limit,
+        bucket: String::new(),
+        capacity,
         floor: 0,
         enforced: true,
         class: None,
@@ -233,7 +296,7 @@ async fn a_limit_that_is_not_enforced_holds_no_call_back() {
     let mut dry = bucket(limit, "tokens", 100, 101);
     dry.enforced = false;
     let buckets = [dry, bucket(limit, "requests", 3, 1)];
-    let permit = PermitTake { limit, bucket: String::new(), capacity: 0, enforced: false };
+    let permit = PermitTake { enforced: false, ..permit(limit, 0) };
     let taken = redis::take(&client, org, "call", &buckets, &[permit]).await.unwrap();
     assert!(taken.ok);
     assert_eq!(taken.buckets.iter().map(|state| state.taken).collect::<Vec<_>>(), [false, true]);
@@ -244,14 +307,41 @@ async fn a_limit_that_is_not_enforced_holds_no_call_back() {
 async fn permits_are_held_until_they_are_given_back() {
     let (client, org, limit) = connected().await;
     let take = async |call: &str| {
-        let permit = PermitTake { limit, bucket: String::new(), capacity: 2, enforced: true };
-        let taken = redis::take(&client, org, call, &[], &[permit]).await.unwrap();
+        let taken = redis::take(&client, org, call, &[], &[permit(limit, 2)]).await.unwrap();
         (taken.ok, taken.permits[0].held)
     };
     assert_eq!([take("a").await, take("b").await, take("c").await], [(true, 1), (true, 2), (false, 2)]);
-    let held = HeldPermit { limit, bucket: String::new(), call: "a".to_owned() };
-    redis::renew_permits(&client, org, &[held]).await.unwrap();
+    let held = |call: &str| HeldPermit { limit, bucket: String::new(), call: call.to_owned() };
+    redis::renew_permits(&client, org, &[held("a")], |_| true).await.unwrap();
     assert_eq!(take("c").await, (false, 2));
     redis::settle(&client, org, "a", &[], &[(limit, String::new())]).await.unwrap();
     assert_eq!(take("c").await, (true, 2));
+    // The call "c" ends while a renewal of its permit is on the way.
+    redis::settle(&client, org, "c", &[], &[(limit, String::new())]).await.unwrap();
+    let renewed = [held("b"), held("c")];
+    redis::renew_permits(&client, org, &renewed, |permit| permit.call == "b").await.unwrap();
+    assert_eq!([take("d").await, take("e").await], [(true, 2), (false, 2)], "its permit is free");
+}
+
+#[tokio::test]
+async fn permits_are_kept_for_a_class_in_redis() {
+    let (client, org, limit) = connected().await;
+    let take = async |call: &str, class: Option<&str>| {
+        let mut permit = permit(limit, 10);
+        permit.class = class.map(str::to_owned);
+        if class.is_none() {
+            permit.floor = 7;
+            permit.reserved_for = vec!["prod".to_owned()];
+        }
+        let taken = redis::take(&client, org, call, &[], &[permit]).await.unwrap();
+        (taken.ok, taken.permits[0].fits, taken.permits[0].held)
+    };
+    assert_eq!(take("a", None).await, (true, true, 1));
+    assert_eq!(take("b", Some("prod")).await, (true, true, 2));
+    assert_eq!(take("c", None).await, (true, true, 3));
+    assert_eq!(take("d", None).await, (false, false, 3), "the class is not idle");
+    for held in 4..=10 {
+        assert_eq!(take(&held.to_string(), Some("prod")).await, (true, true, held));
+    }
+    assert_eq!(take("e", Some("prod")).await, (false, false, 10));
 }

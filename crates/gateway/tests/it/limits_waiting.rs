@@ -228,3 +228,38 @@ async fn a_share_is_kept_for_the_keys_of_its_class() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_of_the_concurrent_calls_is_kept_for_the_keys_of_its_class() {
+    for backend in Backend::BOTH {
+        let fixture = ProxyFixture::start_with(backend, &[]).await;
+        let key = json!({"name": "prod", "class": "prod"});
+        let made = fixture.app.post("/api/v1/keys", key).bearer(&fixture.ada.token).send().await.expect(201);
+        let prod = made["raw_key"].as_str().unwrap().to_owned();
+        let signal = Signal::new();
+        for _ in 0..10 {
+            fixture.upstream.push(answer().wait_before_head(&signal));
+        }
+        fixture.limit(json!({"name": "c", "concurrent": 10, "reserve": {"prod": 0.7}})).await;
+        let as_prod = || {
+            let call = fixture.app.post("/v1/chat/completions", chat_body("m")).key(&prod);
+            tokio::spawn(call.header("x-gateway-provider", "openai").send())
+        };
+        let mut running = Vec::new();
+        let is_prod = |count: usize| count == 1 || count > 3;
+        for count in 1..=10 {
+            if count == 4 {
+                let refused = fixture.ask_model("m").send().await.expect_error(429, "rate_limited");
+                assert_eq!(refused["limit"]["unit"], "concurrent");
+            }
+            let other = || tokio::spawn(fixture.ask_model("m").send());
+            running.push(if is_prod(count) { as_prod() } else { other() });
+            fixture.upstream.wait_for_requests(count, Duration::from_secs(20)).await;
+        }
+        as_prod().await.unwrap().expect_error(429, "rate_limited");
+        signal.notify();
+        for call in running {
+            call.await.unwrap().expect(200);
+        }
+    }
+}

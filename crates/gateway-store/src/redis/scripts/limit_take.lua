@@ -1,9 +1,10 @@
 -- Takes from every bucket and permit of a call, or from none. All times are milliseconds of the server's clock.
--- KEYS: buckets, then permits. ARGV: lease of a permit, id of the call, number of buckets; for each bucket capacity,
+-- KEYS: buckets, then permits, then the classes of these permits. ARGV: lease of a permit, id of the call, number of buckets; for each bucket capacity,
 -- window, amount, floor, whether it is enforced, class of the call, classes that the floor is reserved for (separated by
--- commas); for each permit capacity, whether it is enforced.
+-- commas); for each permit capacity, whether it is enforced, floor, class of the call, classes of the floor.
 -- A bucket is a hash: v, its level times the window, so that a refill is a whole number; c and w, the capacity and window
--- that v was counted with; t, when; low, when it is or was last below a fifth; k:<class>, when the class last used it.
+-- that v was counted with; t, when; low, when it is or was last below a fifth; k:<class>, when the class last used it. The
+-- classes of permits are a hash with low and k:<class>.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lease, call, buckets = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
@@ -48,12 +49,18 @@ for i = 1, buckets do
 end
 
 local permits = {}
-for i = buckets + 1, #KEYS do
-  local at = 3 + buckets * 7 + (i - buckets - 1) * 2
-  local p = { key = KEYS[i], capacity = tonumber(ARGV[at + 1]), enforced = ARGV[at + 2] == '1' }
+local count = (#KEYS - buckets) / 2
+for i = 1, count do
+  local at = 3 + buckets * 7 + (i - 1) * 5
+  local p = {
+    key = KEYS[buckets + i], classes = KEYS[buckets + count + i], capacity = tonumber(ARGV[at + 1]),
+    enforced = ARGV[at + 2] == '1', floor = tonumber(ARGV[at + 3]), class = ARGV[at + 4],
+  }
   redis.call('ZREMRANGEBYSCORE', p.key, '-inf', now)
   p.held = redis.call('ZCARD', p.key)
-  p.fits = p.held < p.capacity
+  local need = 1
+  if p.floor > 0 and not is_idle(p.classes, ARGV[at + 5]) then need = need + p.floor end
+  p.fits = p.held + need <= p.capacity
   if not p.fits and p.enforced then ok = false end
   permits[#permits + 1] = p
 end
@@ -83,7 +90,13 @@ for _, p in ipairs(permits) do
     redis.call('PEXPIRE', p.key, lease)
     p.held = p.held + 1
   end
+  if p.class ~= '' or p.floor > 0 then
+    if p.class ~= '' then redis.call('HSET', p.classes, 'k:' .. p.class, now) end
+    if p.held * 5 > p.capacity * 4 then redis.call('HSET', p.classes, 'low', now) end
+    redis.call('PEXPIRE', p.classes, 2 * IDLE)
+  end
   reply[#reply + 1] = taken and 1 or 0
+  reply[#reply + 1] = p.fits and 1 or 0
   reply[#reply + 1] = p.held
 end
 return reply
