@@ -1,10 +1,14 @@
 //! Alerts: rules on the log rows that match a query. A measure of the rows of a window is compared with a threshold. The
 //! rules only; rows are read and events are sent by the service.
 
+mod message;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use message::message;
 
 use crate::query;
 use crate::time::{MINUTE, Timestamp};
@@ -63,7 +67,6 @@ impl Measure {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "NewAlert")]
 pub struct Definition {
     /// 1 to 80 characters; unique in the organization.
@@ -102,6 +105,8 @@ pub struct Reading {
     /// `None` without rows to measure.
     pub value: Option<f64>,
     pub requests: i64,
+    /// Set if there were too many rows to read: only those since this time were measured.
+    pub scanned_to: Option<Timestamp>,
     pub is_above: bool,
 }
 
@@ -137,11 +142,12 @@ impl Definition {
         (window / CHECKS_PER_WINDOW).clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL)
     }
 
-    pub fn read(&self, totals: &Totals) -> Reading {
+    /// What the sums of rows say that were read back to `scanned_to`, or over the whole window.
+    pub fn read(&self, totals: &Totals, scanned_to: Option<Timestamp>) -> Reading {
         let value = self.measure.of(totals);
         let has_enough = totals.requests >= i64::from(self.min_requests);
         let is_above = has_enough && value.is_some_and(|value| value > self.above);
-        Reading { value, requests: totals.requests, is_above }
+        Reading { value, requests: totals.requests, scanned_to, is_above }
     }
 
     pub fn parsed_query(&self) -> Result<query::Query, query::QueryError> {
@@ -189,21 +195,31 @@ mod tests {
             (Measure::CostUsd, 2.5),
         ] {
             let name = measure.as_str();
-            let reading = definition(measure, value - 0.01).read(&found);
+            let reading = definition(measure, value - 0.01).read(&found, None);
             assert_eq!(reading.value, Some(value), "{name}");
             assert!(reading.is_above, "{name}");
-            assert!(!definition(measure, value).read(&found).is_above, "{name}: equal is not above");
+            assert!(!definition(measure, value).read(&found, None).is_above, "{name}: equal is not above");
         }
     }
 
     #[test]
     fn without_enough_rows_nothing_fires() {
         let none = totals(0, 0, &[]);
-        assert_eq!(definition(Measure::ErrorRate, 0.0).read(&none).value, None);
-        assert_eq!(definition(Measure::P95Ms, 0.0).read(&none).value, None);
+        assert_eq!(definition(Measure::ErrorRate, 0.0).read(&none, None).value, None);
+        assert_eq!(definition(Measure::P95Ms, 0.0).read(&none, None).value, None);
         let few = Definition { min_requests: 20, ..definition(Measure::ErrorRate, 0.1) };
-        assert!(!few.read(&totals(19, 19, &[])).is_above);
-        assert!(few.read(&totals(20, 20, &[])).is_above);
+        assert!(!few.read(&totals(19, 19, &[]), None).is_above);
+        assert!(few.read(&totals(20, 20, &[]), None).is_above);
+    }
+
+    #[test]
+    fn a_partial_reading_says_how_far_the_rows_were_read() {
+        let found = totals(10, 3, &[]);
+        let reading = definition(Measure::Errors, 2.0).read(&found, Some(Timestamp(5)));
+        let expected =
+            Reading { value: Some(3.0), requests: 10, scanned_to: Some(Timestamp(5)), is_above: true };
+        assert_eq!(reading, expected);
+        assert_eq!(definition(Measure::Errors, 2.0).read(&found, None).scanned_to, None);
     }
 
     #[test]

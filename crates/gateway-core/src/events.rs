@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::access::Role;
 use crate::budget::{Amount, Period, Scope};
 use crate::ids::{AlertId, AppId, BudgetId, KeyId, LimitId, UserId};
+use crate::time::Timestamp;
 use crate::totals::usd;
 
 /// Every type that a webhook can subscribe to.
@@ -112,6 +113,8 @@ pub struct AlertEventData {
     /// `None` if the window has no rows to measure.
     pub value: Option<f64>,
     pub requests: i64,
+    /// Set if there were too many rows to read: only those since this time were measured.
+    pub scanned_to: Option<Timestamp>,
     pub window_minutes: u32,
     /// Sent by a test, not by a check.
     pub is_test: bool,
@@ -166,8 +169,8 @@ impl Event {
                 let AlertEventData { alert_id, name, query, measure, above, value, .. } = facts;
                 json!({
                     "alert_id": alert_id, "name": name, "query": query, "measure": measure, "above": above,
-                    "value": value, "requests": facts.requests, "window_minutes": facts.window_minutes,
-                    "test": facts.is_test,
+                    "value": value, "requests": facts.requests, "partial": facts.scanned_to.is_some(),
+                    "scanned_to": facts.scanned_to, "window_minutes": facts.window_minutes, "test": facts.is_test,
                 })
             }
             Event::UserRoleChange { user, previous_role } => {

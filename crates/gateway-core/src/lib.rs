@@ -10,6 +10,7 @@ pub mod breaker;
 pub mod budget;
 pub mod cache;
 pub mod compat;
+mod csv_text;
 pub mod datasets;
 pub mod egress;
 pub mod embed;

@@ -1,5 +1,7 @@
 //! The JSON form of a log row for the API and for exports.
 
+pub mod export;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use schemars::JsonSchema;

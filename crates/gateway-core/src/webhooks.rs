@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::alerts;
 use crate::events::Event;
 use crate::ids::{DeliveryId, EventId, OrgId, WebhookId};
 use crate::time::Timestamp;
@@ -77,8 +78,11 @@ impl WebhookFormat {
     }
 }
 
-/// An event in one line for people: its type, its name, and its other facts.
+/// An event in one line for people: its type, its name, and its other facts. An alert is a sentence.
 fn message(kind: &str, data: &Value) -> String {
+    if let Some(sentence) = alerts::message(kind, data) {
+        return escape(&sentence);
+    }
     let mut text = format!("[gateway] {kind}");
     let facts = data.as_object().into_iter().flatten();
     let shown = |value: &Value| match value {
@@ -209,15 +213,20 @@ mod tests {
 
     #[test]
     fn a_message_for_slack_names_the_facts_and_has_no_markup_of_names() {
-        let data = json!({"name": "<!channel> & co", "value": 3.5, "bucket": null, "measure": "errors"});
+        let data = json!({"name": "<!channel> & co", "limit": 3.5, "bucket": null, "unit": "tokens"});
         let (id, org) = ("0192f0c1-2345-7abc-8def-0123456789ab", "0192f0c1-0000-7000-8000-000000000001");
         let (id, org, at) = (id.parse().unwrap(), org.parse().unwrap(), Timestamp(0));
-        let body = WebhookFormat::Slack.payload_of(id, org, ("alert.fired", &data), at);
+        let body = WebhookFormat::Slack.payload_of(id, org, ("limit.reached", &data), at);
         let body: Value = serde_json::from_str(&body).unwrap();
-        let text = "[gateway] alert.fired *&lt;!channel&gt; &amp; co*: value 3.5, measure errors";
+        let text = "[gateway] limit.reached *&lt;!channel&gt; &amp; co*: limit 3.5, unit tokens";
         assert_eq!(body, json!({"text": text}));
-        let standard = WebhookFormat::Standard.payload_of(id, org, ("alert.fired", &data), at);
+        let standard = WebhookFormat::Standard.payload_of(id, org, ("limit.reached", &data), at);
         assert_eq!(serde_json::from_str::<Value>(&standard).unwrap()["data"], data);
+        let alert = json!({"name": "<!here>", "query": "latency:>2s", "measure": "errors", "above": 1, "value": 3.0, "window_minutes": 5});
+        let body = WebhookFormat::Slack.payload_of(id, org, ("alert.fired", &alert), at);
+        let text =
+            "Alert \"&lt;!here&gt;\": errors 3 over the last 5 min (threshold 1). Query: latency:&gt;2s";
+        assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), json!({"text": text}));
     }
 
     #[test]

@@ -27,6 +27,8 @@ table! {
         pub muted_until: Option<Timestamp>,
         pub checked_at: Option<Timestamp>,
         pub value: Option<f64>,
+        /// Set if the last check had too many rows to read: only those since this time were measured.
+        pub scanned_to: Option<Timestamp>,
         pub error: Option<String>,
         pub next_check_at: Timestamp,
         pub created_at: Timestamp [once],
@@ -108,17 +110,19 @@ pub struct HistoryEntry {
     pub kind: String,
     pub value: Option<f64>,
     pub requests: i64,
+    /// Set if only the rows since this time were measured.
+    pub scanned_to: Option<Timestamp>,
     pub muted: bool,
     pub created_at: Timestamp,
 }
 
 /// Adds an entry, and removes the oldest ones beyond the number that is kept.
 pub async fn add_history(tx: &mut Tx, alert: AlertId, entry: &HistoryEntry) -> Result<(), StoreError> {
-    let HistoryEntry { id, kind, value, requests, muted, created_at } = entry;
+    let HistoryEntry { id, kind, value, requests, scanned_to, muted, created_at } = entry;
     tx.exec(
-        "INSERT INTO alert_history (id, alert_id, kind, value, requests, muted, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        args![*id, alert, kind, *value, *requests, *muted, *created_at],
+        "INSERT INTO alert_history (id, alert_id, kind, value, requests, scanned_to, muted, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        args![*id, alert, kind, *value, *requests, *scanned_to, *muted, *created_at],
     )
     .await?;
     let old = "DELETE FROM alert_history WHERE alert_id = $1 AND id <= \
@@ -128,7 +132,7 @@ pub async fn add_history(tx: &mut Tx, alert: AlertId, entry: &HistoryEntry) -> R
 
 /// Newest first.
 pub async fn list_history(db: &Db, alert: AlertId, page: &Page) -> Result<Paged<HistoryEntry>, StoreError> {
-    let sql = "SELECT id, kind, value, requests, muted, created_at FROM alert_history \
+    let sql = "SELECT id, kind, value, requests, scanned_to, muted, created_at FROM alert_history \
                WHERE alert_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
     let rows = db.all(sql, args![alert, page.before.clone(), page.fetch()]).await?;
     let entries = rows.iter().map(|row| {
@@ -137,6 +141,7 @@ pub async fn list_history(db: &Db, alert: AlertId, page: &Page) -> Result<Paged<
             kind: row.get("kind")?,
             value: row.get("value")?,
             requests: row.get("requests")?,
+            scanned_to: row.get("scanned_to")?,
             muted: row.get("muted")?,
             created_at: row.get("created_at")?,
         })

@@ -66,6 +66,7 @@ const STATE: &[(&str, &str)] = &[
     ("prompt_labels", include_str!("../migrations/0034_prompt_labels.sql")),
     ("replays", include_str!("../migrations/0035_replays.sql")),
     ("mcp_approved_tools", include_str!("../migrations/0036_mcp_approved_tools.sql")),
+    ("alert_coverage", include_str!("../migrations/0037_alert_coverage.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

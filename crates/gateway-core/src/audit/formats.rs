@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{ActorType, Entry, Outcome};
+use crate::csv_text;
 
 /// The version of OCSF.
 const OCSF: &str = "1.9.0";
@@ -150,7 +151,7 @@ impl Exported<'_> {
             Some(self.entry.prev_hash.clone()),
             Some(self.hash.to_owned()),
         ];
-        csv_row(fields.into_iter().map(|field| without_formula(field.unwrap_or_default())))
+        csv_text::row(fields.into_iter().map(Option::unwrap_or_default))
     }
 
     /// One line of RFC 5424 with one structured-data element.
@@ -219,21 +220,9 @@ const CSV_HEADER: [&str; 21] = [
     "hash",
 ];
 
-/// A spreadsheet would compute a text that begins like a formula.
 /// The first line of a CSV export.
 pub fn csv_header() -> Vec<u8> {
-    csv_row(CSV_HEADER)
-}
-
-fn csv_row(fields: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing to memory does not fail.
-    let _ = writer.write_record(fields);
-    writer.into_inner().unwrap_or_default()
-}
-
-fn without_formula(text: String) -> String {
-    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text }
+    csv_text::row(CSV_HEADER.map(str::to_owned))
 }
 
 /// Removes members that are null, and objects that have nothing else.

@@ -22,7 +22,7 @@ fn released_migrations_are_unchanged() {
     assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
 }
 
-const RELEASED_STATE: [(&str, &str); 36] = [
+const RELEASED_STATE: [(&str, &str); 37] = [
     ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
     ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
     ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -59,6 +59,7 @@ const RELEASED_STATE: [(&str, &str); 36] = [
     ("prompt_labels", "be8e40f764355362b89ded550f3f276a132a9aa24548f7037c9126a659912764"),
     ("replays", "774b2438548221dd3552c28fa886f393943522c14c2feb7224d32fab18a1f529"),
     ("mcp_approved_tools", "9c6b8dea6cc01a8cec3c898a7816d12050efa56860770621c748bc863408d661"),
+    ("alert_coverage", "20c907a0d686e8280fa171bb39d23409fbde482c3d16b82274ccd440a7c828b3"),
 ];
 const RELEASED_LOGS: [(&str, &str); 14] = [
     ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

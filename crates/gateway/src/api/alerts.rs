@@ -62,6 +62,9 @@ struct AlertView {
     checked_at: Option<Timestamp>,
     /// What the last check measured; null without rows to measure.
     value: Option<f64>,
+    /// The last check had too many rows to read: only those since `scanned_to` were measured.
+    partial: bool,
+    scanned_to: Option<Timestamp>,
     /// Why the last check failed; null if it did not.
     error: Option<String>,
     created_at: Timestamp,
@@ -75,7 +78,7 @@ impl TryFrom<StoredAlert> for AlertView {
         let definition: Definition = serde_json::from_str(&alert.definition).map_err(Problem::internal)?;
         let Definition { name, query, measure, above, window_minutes, min_requests, enabled } = definition;
         let StoredAlert { id, firing, changed_at, muted_until, checked_at, value, error, .. } = alert;
-        let StoredAlert { created_at, updated_at, .. } = alert;
+        let StoredAlert { scanned_to, created_at, updated_at, .. } = alert;
         Ok(Self {
             id,
             name,
@@ -90,6 +93,8 @@ impl TryFrom<StoredAlert> for AlertView {
             muted_until,
             checked_at,
             value,
+            partial: scanned_to.is_some(),
+            scanned_to,
             error,
             created_at,
             updated_at,
@@ -152,6 +157,7 @@ async fn create(
         muted_until: None,
         checked_at: None,
         value: None,
+        scanned_to: None,
         error: None,
         next_check_at: now,
         created_at: now,
@@ -184,6 +190,7 @@ async fn update(
         changed_at: None,
         checked_at: None,
         value: None,
+        scanned_to: None,
         error: None,
         next_check_at: now,
         updated_at: now,
@@ -219,6 +226,9 @@ struct AlertTest {
     value: Option<f64>,
     /// The rows of the window that match.
     requests: i64,
+    /// There were too many rows to read: only those since `scanned_to` were measured.
+    partial: bool,
+    scanned_to: Option<Timestamp>,
     /// Whether a check would find the measure above the threshold.
     would_fire: bool,
 }
@@ -236,15 +246,15 @@ async fn test(
     let alert = store::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let notice = Notice { kind: "tested", is_sent: true };
     alerts::notify(&app, &mut tx, (&alert, &definition), reading, notice).await?;
-    let Reading { value, requests, is_above } = reading;
-    let tested = AlertTest { value, requests, would_fire: is_above };
+    let Reading { value, requests, scanned_to, is_above } = reading;
+    let partial = scanned_to.is_some();
+    let tested = AlertTest { value, requests, partial, scanned_to, would_fire: is_above };
     tx.record(app.entry().named(&alert.name).created(&tested));
     tx.commit().await?;
     Ok(Json(tested))
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct MuteRequest {
     /// 0 to 43200; 0 ends the mute.
     #[schemars(range(min = 0, max = 43_200))]
@@ -285,14 +295,18 @@ struct EntryView {
     kind: String,
     value: Option<f64>,
     requests: i64,
+    /// There were too many rows to read: only those since `scanned_to` were measured.
+    partial: bool,
+    scanned_to: Option<Timestamp>,
     /// No event was sent, because the alert was muted.
     muted: bool,
 }
 
 impl From<HistoryEntry> for EntryView {
     fn from(entry: HistoryEntry) -> Self {
-        let HistoryEntry { id: _, kind, value, requests, muted, created_at } = entry;
-        Self { at: created_at, kind, value, requests, muted }
+        let HistoryEntry { id: _, kind, value, requests, scanned_to, muted, created_at } = entry;
+        let partial = scanned_to.is_some();
+        Self { at: created_at, kind, value, requests, partial, scanned_to, muted }
     }
 }
 

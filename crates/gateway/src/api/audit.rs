@@ -12,7 +12,6 @@ use gateway_core::audit::checkpoint::SignedCheckpoint;
 use gateway_core::audit::{Chain, Entry, Outcome, Target};
 use gateway_core::ids::{AuditId, OrgId};
 use gateway_core::time::Timestamp;
-use gateway_store::StoreError;
 use gateway_store::audit::{self, Filter, Stored};
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::audited::AuditedRead;
 use super::caller::{AppState, Caller, InOrg, Viewer, require_role};
+use super::downloads::query;
 use super::extract::{PagedQuery, PathParam, QueryParams};
 use super::openapi::{Area, Operation, OperationInput};
 use super::page;
@@ -90,22 +90,6 @@ impl Auditor {
         let target = Target { kind: "audit".into(), id: Some(self.org().to_string()), name: None };
         self.read.record(app, &self.identity, action, target);
     }
-}
-
-/// Reads the store on the main runtime, within the organization's share of queries: response bodies are polled on
-/// workers, which must not use the database.
-async fn query<T: Send + 'static>(
-    app: &App,
-    org: OrgId,
-    read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> Result<T, StoreError> {
-    let queries = Arc::clone(&app.shares.queries);
-    let read = app.services.tasks.runtime.spawn(async move {
-        let slot = queries.acquire(org, None).await;
-        let _slot = slot.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        read.await
-    });
-    read.await.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
 }
 
 /// An entry with its hash.

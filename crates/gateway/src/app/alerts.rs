@@ -11,6 +11,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_core::totals::Totals;
 use gateway_store::alerts::{self, HistoryEntry, StoredAlert};
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::logs::{LogSearch, TimeRange, usage_matching};
 use gateway_store::{StoreError, Tx, events};
 use tokio::task::JoinSet;
@@ -61,7 +62,7 @@ async fn check_due(app: &Arc<App>, pauses: &mut HashMap<OrgId, Instant>) -> Resu
         let app = Arc::clone(app);
         checks.spawn(async move {
             let started = Instant::now();
-            if let Err(error) = check_next(&app, org).await {
+            if let Err(error) = Box::pin(on_behalf_of(org, check_next(&app, org))).await {
                 tracing::debug!(%error, %org, "cannot check an alert; it is retried at its next check");
             }
             (org, Instant::now() + started.elapsed() * PAUSE_FACTOR)
@@ -108,7 +109,7 @@ pub async fn measure(app: &App, org: OrgId, definition: &Definition, now: Timest
     for usage in &found.usage {
         totals.add(&usage.totals);
     }
-    Ok(definition.read(&totals))
+    Ok(definition.read(&totals, found.scanned_to))
 }
 
 /// Stores what a check found. If the state changes, the change and its event are stored with it.
@@ -130,10 +131,10 @@ async fn record(
     match reading {
         Err(problem) => {
             // The state stays: an alert must not be resolved because the rows cannot be read.
-            (alert.value, alert.error) = (None, Some(shortened(&problem)));
+            (alert.value, alert.scanned_to, alert.error) = (None, None, Some(shortened(&problem)));
         }
         Ok(reading) => {
-            (alert.value, alert.error) = (reading.value, None);
+            (alert.value, alert.scanned_to, alert.error) = (reading.value, reading.scanned_to, None);
             let is_changed = alert.firing != reading.is_above;
             if is_changed {
                 (alert.firing, alert.changed_at) = (reading.is_above, Some(now));
@@ -168,7 +169,7 @@ pub async fn withdraw(app: &App, tx: &mut Tx, alert: &StoredAlert) -> Result<(),
         return Ok(());
     }
     let Ok(definition) = serde_json::from_str::<Definition>(&alert.definition) else { return Ok(()) };
-    let reading = Reading { value: None, requests: 0, is_above: false };
+    let reading = Reading { value: None, requests: 0, scanned_to: None, is_above: false };
     let notice = Notice { kind: "resolved", is_sent: true };
     notify(app, tx, (alert, &definition), reading, notice).await
 }
@@ -184,8 +185,9 @@ pub async fn notify(
     let now = app.services.clock.now();
     let (is_test, muted) = (kind == "tested", !is_sent);
     let id = app.services.ids.new_id();
-    let Reading { value, requests, .. } = reading;
-    let entry = HistoryEntry { id, kind: kind.to_owned(), value, requests, muted, created_at: now };
+    let Reading { value, requests, scanned_to, is_above: _ } = reading;
+    let entry =
+        HistoryEntry { id, kind: kind.to_owned(), value, requests, scanned_to, muted, created_at: now };
     alerts::add_history(tx, alert.id, &entry).await?;
     if muted {
         return Ok(());
@@ -198,6 +200,7 @@ pub async fn notify(
         above: definition.above,
         value,
         requests,
+        scanned_to,
         window_minutes: definition.window_minutes,
         is_test,
     };

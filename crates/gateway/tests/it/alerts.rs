@@ -1,6 +1,9 @@
 //! Alerts over HTTP: definitions, roles and isolation; when they fire and are resolved, who is told, mutes and history.
 
+use gateway::app::alerts::{Notice, notify};
+use gateway_core::alerts::Reading;
 use gateway_core::time::MINUTE;
+use gateway_store::alerts as store;
 use serde_json::{Value, json};
 
 use crate::on_both;
@@ -105,7 +108,20 @@ on_both!(a_wrong_alert_is_refused_with_the_name_of_the_field, |app| async move {
         create(&app, &ada, with("query", json!("status:200 bad:1"))).await.expect_error(400, "bad_request");
     assert_eq!(place["position"], 11, "{place}");
     create(&app, &ada, with("measure", json!("p50"))).await.expect_error(400, "bad_request");
-    create(&app, &ada, with("color", json!("red"))).await.expect_error(400, "bad_request");
+});
+
+on_both!(what_was_read_can_be_put_back_and_unknown_fields_are_ignored, |app| async move {
+    let ada = app.signup("acme").await;
+    let mut body = failures();
+    body["color"] = json!("red");
+    let mut made = create(&app, &ada, body).await.expect(201);
+    made["above"] = json!(0.5);
+    let changed = app.put(&one(&ada, &made), made.clone()).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&changed["id"], &changed["above"]), (&made["id"], &json!(0.5)));
+    let mute = json!({"minutes": 5, "reason": "maintenance"});
+    let path = format!("{}/mute", one(&ada, &made));
+    let muted = app.post(&path, mute).bearer(&ada.token).send().await.expect(200);
+    assert!(muted["muted_until"].is_string(), "{muted}");
 });
 
 on_both!(the_number_of_alerts_is_limited, |app| async move {
@@ -162,13 +178,14 @@ on_both!(an_alert_fires_once_and_is_resolved_once, |app| async move {
     assert_eq!(told["type"], "alert.fired");
     let expected = json!({
         "alert_id": alert["id"], "name": "failures", "query": "model:gpt-4o* -source:api", "measure": "error_rate",
-        "above": 0.4, "value": 0.5, "requests": 10, "window_minutes": 10, "test": false,
+        "above": 0.4, "value": 0.5, "requests": 10, "partial": false, "scanned_to": null, "window_minutes": 10, "test": false,
     });
     assert_eq!(told["data"], expected);
     let text = slack.wait_for_requests(1, WAIT_TIMEOUT).await[0].json();
     let text = text["text"].as_str().unwrap();
-    assert!(text.starts_with("[gateway] alert.fired *failures*: "), "{text}");
-    assert!(text.contains("value 0.5"), "{text}");
+    let expected = "Alert \"failures\": error rate 50 % over the last 10 min (threshold 40 %). \
+                    Query: model:gpt-4o* -source:api";
+    assert_eq!(text, expected);
     // The rows leave the window. Further checks before that tell nothing.
     app.app.services.clock.advance(10 * MINUTE);
     let calm = wait_until_firing(&app, &ada, &alert, false).await;
@@ -205,7 +222,10 @@ on_both!(a_muted_alert_tells_nobody_but_its_history, |app| async move {
     // A test is told in any case, and says what a check would find.
     let test = app.post(&format!("{}/test", one(&ada, &alert)), json!({})).bearer(&ada.token);
     let found = test.send().await.expect(200);
-    assert_eq!(found, json!({"value": 1.0, "requests": 10, "would_fire": true}));
+    assert_eq!(
+        found,
+        json!({"value": 1.0, "requests": 10, "partial": false, "scanned_to": null, "would_fire": true})
+    );
     let events = told.wait_for_requests(2, WAIT_TIMEOUT).await;
     assert_eq!((events.len(), &events[1].json()["data"]["test"]), (2, &json!(true)));
     assert_eq!(history(&app, &ada, &alert).await[0]["kind"], "tested");
@@ -231,8 +251,41 @@ on_both!(an_alert_counts_only_rows_of_its_organization_and_query, |app| async mo
     };
     let body = |name: &str, query: &str, measure: &str| json!({"name": name, "query": query, "measure": measure, "above": 2, "enabled": false});
     let found = test(body("all", "", "requests")).await;
-    assert_eq!(found, json!({"value": 3.0, "requests": 3, "would_fire": true}));
+    assert_eq!(
+        found,
+        json!({"value": 3.0, "requests": 3, "partial": false, "scanned_to": null, "would_fire": true})
+    );
     assert_eq!(test(body("none", "model:other", "requests")).await["value"], 0.0);
     assert_eq!(test(body("slow", "status:error", "p95_ms")).await["value"], 100.0);
     assert_eq!(test(body("spend", "", "cost_usd")).await["value"], 0.003);
+});
+
+on_both!(a_partial_reading_is_told_and_kept_in_the_history, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let told = receiver(Reply::new(200)).await;
+    app.create_webhook(&ada, &told.url(), &["alert.fired"]).await;
+    let mut paused = failures();
+    paused["enabled"] = json!(false);
+    let alert = create(&app, &ada, paused).await.expect(201);
+    assert_eq!((&alert["partial"], &alert["scanned_to"]), (&json!(false), &Value::Null));
+    let db = &app.app.services.db;
+    let scanned_to = app.app.services.clock.now().plus(-MINUTE);
+    let mut tx = db.begin().await.unwrap();
+    let (org, id) = (ada.org_id.parse().unwrap(), alert["id"].as_str().unwrap().parse().unwrap());
+    let mut stored = store::find_for_update(&mut tx, org, id).await.unwrap().unwrap();
+    let definition = serde_json::from_str(&stored.definition).unwrap();
+    let reading =
+        Reading { value: Some(0.5), requests: 200_000, scanned_to: Some(scanned_to), is_above: true };
+    let notice = Notice { kind: "fired", is_sent: true };
+    notify(&app.app, &mut tx, (&stored, &definition), reading, notice).await.unwrap();
+    stored.scanned_to = Some(scanned_to);
+    store::update(&mut tx, &stored).await.unwrap();
+    tx.commit().await.unwrap();
+    let facts = told.wait_for_requests(1, WAIT_TIMEOUT).await[0].json();
+    let expected = (&json!(true), &json!(scanned_to));
+    assert_eq!((&facts["data"]["partial"], &facts["data"]["scanned_to"]), expected);
+    let entries = history(&app, &ada, &alert).await;
+    assert_eq!((&entries[0]["partial"], &entries[0]["scanned_to"]), expected);
+    let shown = app.get(&one(&ada, &alert)).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&shown["partial"], &shown["scanned_to"]), expected);
 });

@@ -14,14 +14,13 @@ use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use gateway_store::audit::{self, Entries, Filter, Stored};
-use http::HeaderValue;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Auditor, query};
 use crate::api::caller::AppState;
+use crate::api::downloads::Download;
 use crate::api::extract::QueryParams;
 use crate::api::openapi::{Operation, OperationOutput};
 use crate::app::App;
@@ -115,7 +114,7 @@ pub async fn export(
     let stream = futures_util::stream::unfold(reader, |mut reader| async move {
         reader.next().await.map(|bytes| (bytes, reader))
     });
-    Ok(AuditExport { body: Body::from_stream(stream), content_type, name })
+    Ok(AuditExport(Download { body: Body::from_stream(stream), content_type, name }))
 }
 
 enum Stage {
@@ -207,21 +206,11 @@ impl Reader {
     }
 }
 
-pub struct AuditExport {
-    body: Body,
-    content_type: &'static str,
-    name: String,
-}
+pub struct AuditExport(Download);
 
 impl IntoResponse for AuditExport {
     fn into_response(self) -> Response {
-        let mut response = Response::new(self.body);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        if let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{}\"", self.name)) {
-            headers.insert(CONTENT_DISPOSITION, value);
-        }
-        response
+        self.0.into_response()
     }
 }
 

@@ -142,7 +142,7 @@ impl Follower {
             let db = &app.services.db;
             let head = audit::head(db, chain).await?.map_or(0, |head| head.seq);
             let page = audit::since(db, chain, &filter, (after, head), PAGE).await?;
-            Ok((page, head))
+            Ok::<_, StoreError>((page, head))
         };
         let (Entries { found, has_more, .. }, head) = query(&self.app, self.org, read).await?;
         // Entries that the filter leaves out need not be read again.

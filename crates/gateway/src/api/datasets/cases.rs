@@ -1,13 +1,10 @@
-//! Cases of the working copy: add, update and remove single cases, and create cases from log rows.
-
-use std::collections::HashSet;
+//! Cases of the working copy: add, update and remove single cases.
 
 use axum::extract::State;
-use gateway_core::datasets::from_log::case_from_log;
 use gateway_core::datasets::{Case, CaseContent, check_capacity};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
+use gateway_store::Tx;
 use gateway_store::datasets::{self, Dataset, DatasetRef};
-use gateway_store::{Tx, logs};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +21,6 @@ use crate::problem::{ApiResult, Problem};
 
 /// Cases in one request. Larger sets are imported.
 const MAX_ADDED: usize = 1_000;
-const MAX_LOG_IDS: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct CaseParams {
@@ -116,7 +112,7 @@ fn content(case: &NewCase) -> Result<CaseContent, String> {
     CaseContent::new(&value(input), &value(expected), &value(metadata))
 }
 
-async fn add_all(
+pub(super) async fn add_all(
     app: &Audited,
     org: OrgId,
     id: DatasetId,
@@ -220,41 +216,4 @@ pub(super) async fn remove_case(
     tx.record(app.entry().named(&dataset.name).deleted(&json!({"case_id": case_id})));
     tx.commit().await?;
     Ok(Deleted::yes())
-}
-
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct FromLogs {
-    /// Up to 200 ids; duplicates count once.
-    log_ids: Vec<i64>,
-}
-
-/// The input is the request of the log row; its response is in `metadata.output`.
-pub(super) async fn from_logs(
-    app: Audited,
-    caller: Caller<Member>,
-    PathParam(id): PathParam<DatasetId>,
-    Body(FromLogs { log_ids }): Body<FromLogs>,
-) -> ApiResult<Created<MadeCases>> {
-    if !(1..=MAX_LOG_IDS).contains(&log_ids.len()) {
-        return Err(Problem::field("log_ids", format!("must have 1 to {MAX_LOG_IDS} ids of log rows")));
-    }
-    super::dataset(&app, caller.org.id, id).await?;
-    let mut seen = HashSet::new();
-    let mut contents = Vec::new();
-    let stored = app.query_logs(caller.org.id).await?;
-    for log_id in log_ids.into_iter().filter(|log_id| seen.insert(*log_id)) {
-        let entry = logs::find(&stored, caller.org.id, log_id).await?;
-        let entry = entry
-            .filter(|entry| caller.row_access().includes(entry.row.key_id))
-            .ok_or_else(|| Problem::field("log_ids", format!("no log row {log_id} in this organization")))?;
-        let content = case_from_log(&entry.row);
-        contents.push(content.map_err(|why| Problem::field("log_ids", format!("log row {log_id}: {why}")))?);
-    }
-    let cases = add_all(&app, caller.org.id, id, contents).await?;
-    Ok(Created(MadeCases { cases }))
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(super) struct MadeCases {
-    cases: Vec<Case>,
 }

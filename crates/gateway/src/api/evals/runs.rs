@@ -2,11 +2,10 @@
 
 use axum::extract::State;
 use gateway_core::ids::DatasetId;
-use gateway_core::logs::{LogSource, PromptVersionRef};
+use gateway_core::logs::{LogRow, LogSource, PromptVersionRef};
 use gateway_core::time::Timestamp;
 use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, RunStatus, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
-use gateway_store::page::Page;
 use gateway_store::{Tx, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,9 @@ use crate::api::caller::{AppState, Caller, Member, Viewer};
 use crate::api::extract::{OptionalBody, PagedQuery, PathParam, QueryParams, integer_path_param};
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Accepted, Json};
+use crate::api::row_selection::{
+    MatchingRows, Wanted, check_one_way, checked_ids, checked_limit, missing_row,
+};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::evals::EvalDefinition;
@@ -27,10 +29,6 @@ use crate::jobs::run_eval::RunEval;
 use crate::jobs::{self, Queued};
 use crate::problem::{ApiResult, Problem};
 
-const DEFAULT_ROWS: i64 = 100;
-const MAX_ROWS: i64 = 1_000;
-/// Pages of log rows that are searched for model calls.
-const MAX_PAGES: usize = 10;
 /// Unfinished runs of one organization.
 const MAX_UNFINISHED: i64 = 100;
 /// Flips or errors in one response.
@@ -51,7 +49,9 @@ pub(super) struct RunRequest {
     to: Option<Timestamp>,
     provider: Option<String>,
     model: Option<String>,
-    /// Exactly these rows, instead of the latest ones.
+    /// Only rows that match this query, as in `GET /logs`. The run does not start if there are none.
+    query: Option<String>,
+    /// Exactly these rows, at most 1000, instead of the latest ones.
     log_ids: Option<Vec<i64>>,
 }
 
@@ -60,30 +60,31 @@ pub(super) async fn run(
     caller: Caller<Member>,
     PathParam(EvalId(id)): PathParam<EvalId>,
     OptionalBody(request): OptionalBody<RunRequest>,
-) -> ApiResult<Accepted<RunView>> {
+) -> ApiResult<Accepted<StartedRun>> {
     let org = caller.org.id;
-    let limit = match request.limit {
-        None => DEFAULT_ROWS,
-        Some(limit) if limit >= 1 => limit.min(MAX_ROWS),
-        Some(_) => return Err(Problem::field("limit", "must be a whole number of at least 1")),
-    };
-    if request
-        .log_ids
-        .as_ref()
-        .is_some_and(|ids| ids.is_empty() || ids.len() as u64 > MAX_ROWS.unsigned_abs())
-    {
-        return Err(Problem::field("log_ids", format!("must have 1 to {MAX_ROWS} ids")));
-    }
+    let limit = checked_limit(request.limit)?;
+    check_one_way(request.log_ids.as_deref(), request.query.as_deref())?;
+    let ids = request.log_ids.as_deref().map(checked_ids).transpose()?;
     let eval = evals::find(&app.services.db, org, id).await?.ok_or_else(Problem::not_found)?;
     check_may_run(&app, &caller, &eval).await?;
-    let rows = match &request.log_ids {
-        Some(ids) => existing_rows(&app, &caller, ids).await?,
+    let (rows, skipped) = match ids {
+        Some(ids) => (existing_rows(&app, &caller, ids).await?, None),
         None => latest_rows(&app, &caller, &request, limit).await?,
     };
     let run = start_run(&app, &caller, &eval, RunInput::default(), async |tx, run| {
         Ok(evals::add_log_items(tx, run, &rows).await?)
     });
-    Ok(Accepted(run.await?.into()))
+    Ok(Accepted(StartedRun { run: run.await?.into(), skipped }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartedEvalRun")]
+pub(super) struct StartedRun {
+    #[serde(flatten)]
+    run: RunView,
+    /// Only with `query`: rows that match but have nothing to judge, such as lists of models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<usize>,
 }
 
 /// Checks that the caller may start a run. The run calls models on behalf of the organization.
@@ -146,51 +147,43 @@ pub(super) async fn start_run(
     Ok(run)
 }
 
-async fn existing_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<i64>> {
-    let mut ids = ids.to_vec();
-    ids.sort_unstable_by(|a, b| b.cmp(a));
-    ids.dedup();
+async fn existing_rows(app: &App, caller: &Identity, ids: Vec<i64>) -> ApiResult<Vec<i64>> {
     let made_by = caller.row_access().restrict(None);
     let stored = app.query_logs(caller.org.id).await?;
     let known = logs::existing_ids(&stored, caller.org.id, made_by, &ids).await?;
     match ids.iter().find(|id| !known.contains(id)) {
         None => Ok(ids),
-        Some(id) => Err(Problem::field("log_ids", format!("no log row {id} in this organization"))),
+        Some(id) => Err(missing_row(*id)),
     }
 }
 
-/// The latest rows of model calls, except calls of the gateway itself.
-async fn latest_rows(app: &App, caller: &Identity, request: &RunRequest, limit: i64) -> ApiResult<Vec<i64>> {
-    let max = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut found = Vec::new();
-    let stored = app.query_logs(caller.org.id).await?;
-    for source in [LogSource::Proxy, LogSource::Otel] {
-        let filter = LogFilter {
-            provider: request.provider.clone(),
-            model: request.model.clone(),
-            from: request.from,
-            to: request.to,
-            source: Some(source),
-            key_id: caller.row_access().restrict(None),
-            ..LogFilter::default()
-        };
-        let mut page = Page { limit, before: None };
-        let mut of_source = 0;
-        for _ in 0..MAX_PAGES {
-            let rows = logs::list(&stored, caller.org.id, &filter, &page).await?;
-            let traces = rows.rows.iter().filter(|entry| is_trace(&entry.row)).map(|entry| entry.row.id);
-            let before = found.len();
-            found.extend(traces);
-            of_source += found.len() - before;
-            page.before = rows.next;
-            if page.before.is_none() || of_source >= max {
-                break;
-            }
-        }
+/// The latest rows of model calls, except calls of the gateway itself, and with a query the number of rows that were skipped.
+async fn latest_rows(
+    app: &App,
+    caller: &Identity,
+    request: &RunRequest,
+    limit: i64,
+) -> ApiResult<(Vec<i64>, Option<usize>)> {
+    let filter = LogFilter {
+        provider: request.provider.clone(),
+        model: request.model.clone(),
+        from: request.from,
+        to: request.to,
+        ..LogFilter::default()
+    };
+    let wanted = Wanted {
+        query: request.query.as_deref(),
+        filter,
+        sources: &[LogSource::Proxy, LogSource::Otel],
+        limit: Some(limit),
+    };
+    let check = |row: &LogRow| if is_trace(row) { Ok(()) } else { Err("it has nothing to judge") };
+    let found = MatchingRows::new(app, caller, wanted).await?.first_that(check).await?;
+    if request.query.is_some() {
+        found.check_not_empty("query", "judged")?;
     }
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    found.truncate(max);
-    Ok(found)
+    let skipped = request.query.is_some().then_some(found.skipped);
+    Ok((found.rows.into_iter().map(|row| row.id).collect(), skipped))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,5 +1,6 @@
 //! Log rows: lists with filters and queries, counts of values, single rows with their bodies, and the live stream.
 
+mod export;
 mod facets;
 mod search;
 mod stream;
@@ -30,6 +31,7 @@ use crate::problem::{ApiResult, Problem};
 pub fn area() -> Area {
     Area::new("logs", "Log rows: one for every admitted request.")
         .get("/logs", list, "List log rows, newest first; rows are ordered by id")
+        .get("/logs/export", export::export, "Export the rows that match as a file")
         .get("/logs/facets", facets::facets, "Count the values of fields among the rows that match")
         .get("/logs/values", facets::values, "List values of a field, to complete a query")
         .get("/logs/fields", facets::fields, "List the fields of the query language")

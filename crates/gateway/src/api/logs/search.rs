@@ -53,7 +53,7 @@ pub(super) async fn search(
 }
 
 /// Reads `latency`, highest first, or `latency:asc`.
-fn parse_sort(text: &str) -> ApiResult<Sort> {
+pub(super) fn parse_sort(text: &str) -> ApiResult<Sort> {
     let (key, is_ascending) = match text.split_once(':') {
         Some((key, "asc")) => (key, true),
         Some((key, "desc")) => (key, false),

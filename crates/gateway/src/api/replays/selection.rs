@@ -10,7 +10,7 @@ use gateway_core::replays::{self, Estimate, ReplayPrompt, ReplayTarget};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
 use gateway_store::evals;
-use gateway_store::logs::{self, LogFilter, LogSearch, Sort};
+use gateway_store::logs::{self, LogFilter};
 use gateway_store::prompts::{self, PromptName};
 use rust_decimal::Decimal;
 use schemars::JsonSchema;
@@ -19,21 +19,14 @@ use serde_json::{Map, Value};
 
 use crate::api::evals::check_may_run;
 use crate::api::extract::optional_object;
-use crate::api::logs::wait_until_stored;
-use crate::api::query;
+use crate::api::row_selection::{Found, MatchingRows, Wanted, check_one_way, checked_ids, missing_row};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::internal_call;
 use crate::jobs::run_replay::ReplayEval;
 use crate::problem::{ApiResult, Problem};
 
-const DEFAULT_ROWS: i64 = 100;
-const MAX_ROWS: i64 = 1_000;
 const MAX_EVALS: usize = 5;
-/// Pages of log rows that are searched for rows that can be replayed.
-const MAX_PAGES: usize = 10;
-/// Rows of a page at least, because some of them cannot be replayed.
-const MIN_PAGE: i64 = 200;
 /// The variables travel in a header.
 const MAX_VARIABLES_BYTES: usize = 16 << 10;
 const MAX_PARAMS_BYTES: usize = 64 << 10;
@@ -94,14 +87,6 @@ impl ReplayRequest {
         let why = "must be greater than 0 and at most 1000000";
         amount.map(|amount| Some(cost_units(amount))).ok_or_else(|| Problem::field("max_cost_usd", why))
     }
-
-    fn limit(&self) -> ApiResult<i64> {
-        match self.limit {
-            None => Ok(DEFAULT_ROWS),
-            Some(limit) if limit >= 1 => Ok(limit.min(MAX_ROWS)),
-            Some(_) => Err(Problem::field("limit", "must be a whole number of at least 1")),
-        }
-    }
 }
 
 pub(super) fn checked_name(name: Option<&str>) -> ApiResult<Option<String>> {
@@ -125,100 +110,44 @@ pub(super) struct Selection {
 impl Selection {
     pub(super) async fn find(app: &App, caller: &Identity, request: ReplayRequest) -> ApiResult<Self> {
         let evals = checked_evals(app, caller, request.eval_ids.as_deref().unwrap_or_default()).await?;
+        check_one_way(request.log_ids.as_deref(), request.query.as_deref())?;
         let found = match &request.log_ids {
-            Some(_) if request.query.is_some() => {
-                return Err(Problem::field("log_ids", "cannot be combined with query"));
-            }
             Some(ids) => named_rows(app, caller, ids).await?,
             None => matching_rows(app, caller, &request).await?,
         };
         let target = checked_target(app, caller, request.target).await?;
-        let Found { rows, skipped, first_reason, scanned_to } = found;
-        if rows.is_empty() {
-            let why = first_reason.map_or_else(
-                || "no row matches".to_owned(),
-                |reason| format!("none of {skipped} rows can be replayed: {reason}"),
-            );
-            let field = if request.log_ids.is_some() { "log_ids" } else { "query" };
-            return Err(Problem::field(field, why));
-        }
+        let field = if request.log_ids.is_some() { "log_ids" } else { "query" };
+        found.check_not_empty(field, "replayed")?;
+        let Found { rows, skipped, scanned_to, .. } = found;
         check_scopes(caller, &rows, &target)?;
         let estimate = estimate(app, caller, &rows, &target);
         Ok(Self { rows, skipped, scanned_to, estimate, target, evals })
     }
 }
 
-#[derive(Default)]
-struct Found {
-    rows: Vec<LogRow>,
-    skipped: usize,
-    first_reason: Option<&'static str>,
-    scanned_to: Option<Timestamp>,
-}
-
-impl Found {
-    fn add(&mut self, row: LogRow) {
-        match replays::check(&row) {
-            Ok(_) => self.rows.push(row),
-            Err(reason) => {
-                self.skipped += 1;
-                self.first_reason.get_or_insert(reason);
-            }
-        }
-    }
-}
-
-async fn named_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Found> {
-    if ids.is_empty() || ids.len() as u64 > MAX_ROWS.unsigned_abs() {
-        return Err(Problem::field("log_ids", format!("must have 1 to {MAX_ROWS} ids")));
-    }
-    let mut ids = ids.to_vec();
-    ids.sort_unstable_by(|a, b| b.cmp(a));
-    ids.dedup();
+async fn named_rows(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Found<LogRow>> {
+    let ids = checked_ids(ids)?;
     let stored = app.query_logs(caller.org.id).await?;
     let mut rows = logs::find_many(&stored, caller.org.id, &ids, false).await?;
     rows.retain(|row| caller.row_access().includes(row.key_id));
     let known: HashSet<i64> = rows.iter().map(|row| row.id).collect();
     if let Some(id) = ids.iter().find(|id| !known.contains(id)) {
-        return Err(Problem::field("log_ids", format!("no log row {id} in this organization")));
+        return Err(missing_row(*id));
     }
     let mut found = Found::default();
-    rows.into_iter().rev().for_each(|row| found.add(row));
+    rows.into_iter().rev().for_each(|row| found.add(replays::check(&row).map(|_| row)));
     Ok(found)
 }
 
 /// The latest proxied rows that match. Calls of the gateway itself are not replayed unless their ids are given.
-async fn matching_rows(app: &App, caller: &Identity, request: &ReplayRequest) -> ApiResult<Found> {
-    let (org, limit) = (caller.org.id, request.limit()?);
-    let max = usize::try_from(limit).unwrap_or(usize::MAX);
-    let query = query::parse(app, org, request.query.as_deref()).await?.unwrap_or_default();
-    let filter = LogFilter {
-        from: request.from,
-        to: request.to,
-        source: Some(LogSource::Proxy),
-        key_id: caller.row_access().restrict(None),
-        ..LogFilter::default()
+async fn matching_rows(app: &App, caller: &Identity, request: &ReplayRequest) -> ApiResult<Found<LogRow>> {
+    let wanted = Wanted {
+        query: request.query.as_deref(),
+        filter: LogFilter { from: request.from, to: request.to, ..LogFilter::default() },
+        sources: &[LogSource::Proxy],
+        limit: request.limit,
     };
-    let search = LogSearch::with_filter(query, &filter);
-    wait_until_stored(app, org, search.query.has_text()).await;
-    let stored = app.query_logs(org).await?;
-    let (mut found, mut cursor, mut oldest) = (Found::default(), None, None);
-    for _ in 0..MAX_PAGES {
-        let page = (limit.max(MIN_PAGE), cursor.as_deref());
-        let matching = logs::list_matching(&stored, org, &search, Sort::default(), page).await?;
-        oldest = matching.entries.last().map(|entry| entry.row.created_at).or(oldest);
-        matching.entries.into_iter().for_each(|entry| found.add(entry.row));
-        found.scanned_to = matching.scanned_to;
-        cursor = matching.next;
-        if cursor.is_none() || found.rows.len() >= max {
-            break;
-        }
-    }
-    if cursor.is_some() && found.rows.len() < max {
-        found.scanned_to = found.scanned_to.or(oldest);
-    }
-    found.rows.truncate(max);
-    Ok(found)
+    MatchingRows::new(app, caller, wanted).await?.first_that(|row| replays::check(row).map(|_| ())).await
 }
 
 async fn checked_evals(app: &App, caller: &Identity, ids: &[i64]) -> ApiResult<Vec<ReplayEval>> {
