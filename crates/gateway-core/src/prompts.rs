@@ -83,6 +83,16 @@ impl Template {
         Ok(Self { variables: names.collect(), pieces })
     }
 
+    /// About how many bytes it takes in memory.
+    pub fn size(&self) -> usize {
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) | Piece::Variable(text) => text.len(),
+        };
+        let pieces: usize = self.pieces.iter().map(|piece| size_of::<Piece>() + text(piece)).sum();
+        let names: usize = self.variables.iter().map(|name| size_of::<String>() + name.len()).sum();
+        pieces + names
+    }
+
     /// The names of the variables without duplicates, in order of first occurrence.
     pub fn variables(&self) -> &[String] {
         &self.variables

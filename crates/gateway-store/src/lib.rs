@@ -42,6 +42,7 @@ pub mod names;
 pub mod org_purges;
 pub mod orgs;
 pub mod page;
+pub mod partial_deletion;
 pub mod playground;
 pub mod prompt_cache_pauses;
 pub mod prompts;

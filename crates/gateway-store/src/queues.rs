@@ -1,8 +1,9 @@
-//! How much work waits in the queues of the database, for the operator's metrics.
+//! How much work waits in the queues of the database, and how large the log database is, for the operator's metrics.
 
 use gateway_core::logs::log_id_time;
 use gateway_core::time::Timestamp;
 
+use crate::db::Dialect;
 use crate::row::args;
 use crate::{Db, StoreError};
 
@@ -43,6 +44,23 @@ pub async fn exports(logs: &Db, now: Timestamp) -> Result<QueueDepth, StoreError
     let Some(row) = logs.opt(sql, args![now, MAX_COUNTED]).await? else { return Ok(QueueDepth::default()) };
     let oldest: Option<i64> = row.get("oldest")?;
     Ok(QueueDepth { items: row.get("items")?, oldest: oldest.map(log_id_time) })
+}
+
+/// Bytes of the log database: the file on SQLite, without its write-ahead log; the tables of log rows with their indexes
+/// on PostgreSQL.
+pub async fn log_bytes(logs: &Db) -> Result<i64, StoreError> {
+    let sql = match logs.dialect() {
+        Dialect::Sqlite => {
+            "SELECT page_count * page_size AS bytes FROM pragma_page_count(), pragma_page_size()"
+        }
+        Dialect::Postgres => {
+            "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)::BIGINT AS bytes FROM pg_class c \
+             JOIN pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = current_schema() AND c.relkind = 'r' \
+             AND (c.relname LIKE 'log%' OR c.relname LIKE 'usage%' OR c.relname LIKE 'export_queue%')"
+        }
+    };
+    logs.opt(sql, Vec::new()).await?.map_or(Ok(0), |row| row.get("bytes"))
 }
 
 async fn read(db: &Db, sql: &'static str, now: Timestamp) -> Result<QueueDepth, StoreError> {

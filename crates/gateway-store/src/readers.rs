@@ -14,6 +14,9 @@ use crate::db::ACQUIRE_TIMEOUT;
 
 /// How many steps of its virtual machine SQLite executes between two checks: a fraction of a millisecond.
 const STEPS_PER_CHECK: i32 = 10_000;
+/// In KiB, negative as SQLite writes it. The cache of the system holds the pages, too.
+const READER_CACHE: &str = "-2000";
+const READER_STATEMENTS: usize = 100;
 
 #[derive(Clone)]
 pub(crate) struct SqliteReaders {
@@ -46,7 +49,7 @@ impl SqliteReaders {
             .acquire_timeout(ACQUIRE_TIMEOUT)
             // A file does not hang up. A ping costs as much as a short query.
             .test_before_acquire(false)
-            .connect_lazy_with(options.read_only(true).create_if_missing(false));
+            .connect_lazy_with(reader_options(options));
         Self { pool, limit }
     }
 
@@ -72,6 +75,12 @@ impl SqliteReaders {
         connection.lock_handle().await?.set_progress_handler(STEPS_PER_CHECK, may_go_on);
         Ok(connection)
     }
+}
+
+/// The options may be those of the writer, whose cache and statements are larger than a reader needs.
+fn reader_options(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    let options = options.read_only(true).create_if_missing(false);
+    options.pragma("cache_size", READER_CACHE).statement_cache_capacity(READER_STATEMENTS)
 }
 
 impl SqliteReader {

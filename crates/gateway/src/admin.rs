@@ -96,6 +96,7 @@ async fn node_state(app: &App) -> NodeState {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let [closed, open, half_open] = proxy.health.breaker_counts();
     let queues = tokio::time::timeout(QUEUE_TIMEOUT, queue_states(app)).await;
+    let log_bytes = tokio::time::timeout(QUEUE_TIMEOUT, queues::log_bytes(&services.logs)).await;
     NodeState {
         uptime_seconds: services.started.elapsed().as_secs(),
         spool: spool_state(app),
@@ -125,6 +126,7 @@ async fn node_state(app: &App) -> NodeState {
             ("logs_low_priority", services.logs_low_priority.waits()),
         ],
         queues: queues.ok().and_then(Result::ok),
+        log_database_bytes: log_bytes.ok().and_then(Result::ok).map(|bytes| bytes.max(0).cast_unsigned()),
         redis_is_up: proxy.redis.as_ref().map(|redis| redis.is_up()),
         nodes: app.cluster.live_nodes(),
     }

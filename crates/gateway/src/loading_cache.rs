@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use gateway_core::ids::OrgId;
+
 use crate::singleflight::{Joined, SingleFlight, Waited};
 
 const SHARDS: usize = 64;
@@ -21,8 +23,18 @@ type Condition<K, V> = Arc<dyn Fn(&K, &V) -> bool + Send + Sync>;
 pub struct LoadingCache<K, V> {
     shards: Vec<RwLock<Shard<K, V>>>,
     max_entries_per_shard: usize,
+    weights: Option<WeightLimit<K, V>>,
     hasher: RandomState,
     loads: Arc<SingleFlight<K, ()>>,
+}
+
+/// A limit on what the entries weigh together, for values of very different sizes. The organization whose entries weigh
+/// the most in a shard loses one first.
+pub struct WeightLimit<K, V> {
+    pub owner: fn(&K) -> OrgId,
+    pub weight: fn(&V) -> usize,
+    /// A heavier entry is not cached.
+    pub max_per_shard: usize,
 }
 
 struct Shard<K, V> {
@@ -71,9 +83,14 @@ impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
         Self {
             shards: (0..SHARDS).map(|_| empty()).collect(),
             max_entries_per_shard,
+            weights: None,
             hasher: RandomState::new(),
             loads: Arc::default(),
         }
+    }
+
+    pub fn with_weights(max_entries_per_shard: usize, weights: WeightLimit<K, V>) -> Self {
+        Self { weights: Some(weights), ..Self::with_capacity(max_entries_per_shard) }
     }
 
     /// Returns the entry only if it is in memory.
@@ -132,7 +149,9 @@ impl<K: Hash + Eq + Clone, V> LoadingCache<K, V> {
                     && !is_outdated
                 {
                     shard.make_room(self.max_entries_per_shard);
-                    shard.entries.insert(key.clone(), Arc::clone(value));
+                    if self.weights.as_ref().is_none_or(|limit| shard.make_room_for(limit, (key, value))) {
+                        shard.entries.insert(key.clone(), Arc::clone(value));
+                    }
                 }
                 is_outdated
             };
@@ -204,6 +223,29 @@ impl<K: Hash + Eq + Clone, V> Shard<K, V> {
             self.entries.remove(&victim);
         }
     }
+
+    /// Returns false if the entry is heavier than the limit.
+    fn make_room_for(&mut self, limit: &WeightLimit<K, V>, (key, value): (&K, &V)) -> bool {
+        let (owner, weight) = ((limit.owner)(key), (limit.weight)(value));
+        if weight > limit.max_per_shard {
+            return false;
+        }
+        let mut weights = HashMap::from([(owner, weight)]);
+        for (key, value) in &self.entries {
+            *weights.entry((limit.owner)(key)).or_default() += (limit.weight)(value);
+        }
+        while weights.values().sum::<usize>() > limit.max_per_shard {
+            let victim = self.entries.iter().max_by_key(|(key, _)| weights.get(&(limit.owner)(key)));
+            let Some((victim, value)) = victim.map(|(key, value)| (key.clone(), Arc::clone(value))) else {
+                break;
+            };
+            if let Some(sum) = weights.get_mut(&(limit.owner)(&victim)) {
+                *sum = sum.saturating_sub((limit.weight)(&value));
+            }
+            self.entries.remove(&victim);
+        }
+        true
+    }
 }
 
 #[cfg(test)]
@@ -226,6 +268,34 @@ mod tests {
         assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 0);
         cache.invalidate(&1);
         assert_eq!(*cache.get(&1, load).await.unwrap().unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_heaviest_owner_makes_room_for_others() {
+        let org = |number: u128| OrgId(uuid::Uuid::from_u128(number));
+        let limit = WeightLimit {
+            owner: |key: &(OrgId, u32)| key.0,
+            weight: |weight: &usize| *weight,
+            max_per_shard: 100,
+        };
+        let cache = LoadingCache::with_weights(1_000, limit);
+        let add = async |key, weight| {
+            let loaded = cache.get(&key, || async { Ok::<_, Infallible>(Some(weight)) }).await.unwrap();
+            assert_eq!(loaded.as_deref(), Some(&weight));
+        };
+        add((org(2), 0), 30).await;
+        for number in 0..10_000 {
+            add((org(1), number), 20).await;
+        }
+        let weight_of = |owner: OrgId| {
+            let mut sum = 0;
+            cache.for_each(|key, weight| sum += if key.0 == owner { *weight } else { 0 });
+            sum
+        };
+        assert_eq!(weight_of(org(2)), 30, "a small organization keeps what it has");
+        assert_eq!(weight_of(org(1)), 63 * 100 + 60, "every shard is full, and not more");
+        add((org(3), 0), 101).await;
+        assert_eq!(weight_of(org(3)), 0, "heavier than a shard");
     }
 
     #[tokio::test]

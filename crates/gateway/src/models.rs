@@ -1,7 +1,9 @@
 //! The named models of an organization in memory. Each is compiled when it is first asked for, so that loading an
-//! organization with many models is cheap.
+//! organization with many models is cheap. Patterns are large when they are compiled, so only the models with patterns
+//! that were used last stay compiled.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gateway_core::ids::OrgId;
 use gateway_core::models::{Definition, MAX_TOTAL_BYTES, Model, NamedModels};
@@ -11,13 +13,45 @@ use gateway_store::models::{self as store, LatestModel};
 
 use crate::problem::{ApiResult, Problem};
 
+/// Patterns of an organization that stay compiled.
+const MAX_PATTERNS: usize = 100;
+
 #[derive(Default)]
-pub struct OrgModels(NamedModels<Entry>);
+pub struct OrgModels {
+    models: NamedModels<Entry>,
+    with_patterns: Mutex<RecentModels>,
+}
 
 struct Entry {
+    number: usize,
     definition: String,
     created_at: Timestamp,
+    /// Stays empty if the model has patterns.
     compiled: OnceLock<Result<Arc<Model>, String>>,
+}
+
+/// Compiled models by their number, the one that was used last at the end.
+#[derive(Default)]
+struct RecentModels(VecDeque<(usize, Arc<Model>)>);
+
+impl RecentModels {
+    fn get(&mut self, number: usize) -> Option<Arc<Model>> {
+        let at = self.0.iter().position(|(other, _)| *other == number)?;
+        let found = self.0.remove(at)?;
+        let model = Arc::clone(&found.1);
+        self.0.push_back(found);
+        Some(model)
+    }
+
+    fn add(&mut self, number: usize, model: Arc<Model>) {
+        self.0.push_back((number, model));
+        let patterns = |models: &VecDeque<(usize, Arc<Model>)>| -> usize {
+            models.iter().map(|(_, model)| model.patterns()).sum()
+        };
+        while self.0.len() > 1 && patterns(&self.0) > MAX_PATTERNS {
+            self.0.pop_front();
+        }
+    }
 }
 
 /// Checks what the transaction has written: the definitions of an organization have a limit together.
@@ -41,26 +75,45 @@ pub struct ListedModel<'a> {
 
 impl OrgModels {
     pub fn new(stored: Vec<LatestModel>) -> Self {
-        let entry = |model: LatestModel| {
+        let entry = |(number, model): (usize, LatestModel)| {
             let LatestModel { name, definition, created_at } = model;
-            (name, Entry { definition, created_at, compiled: OnceLock::new() })
+            (name, Entry { number, definition, created_at, compiled: OnceLock::new() })
         };
-        Self(stored.into_iter().map(entry).collect())
+        Self { models: stored.into_iter().enumerate().map(entry).collect(), with_patterns: Mutex::default() }
     }
 
     /// The model that a requested name means, and what the star of its name matched.
     pub fn find<'n>(&self, requested: &'n str) -> ApiResult<Option<(Arc<Model>, Option<&'n str>)>> {
-        let Some((entry, star)) = self.0.find(requested) else { return Ok(None) };
-        let model = entry.model().map_err(|error| {
+        let Some((entry, star)) = self.models.find(requested) else { return Ok(None) };
+        let model = self.compiled(entry).map_err(|error| {
             Problem::internal(format!("the definition of the model '{requested}' is invalid: {error}"))
         })?;
         Ok(Some((model, star)))
     }
 
+    fn compiled(&self, entry: &Entry) -> Result<Arc<Model>, String> {
+        if let Some(compiled) = entry.compiled.get() {
+            return compiled.clone();
+        }
+        if let Some(model) = self.recent().get(entry.number) {
+            return Ok(model);
+        }
+        let compiled = entry.compile();
+        match &compiled {
+            Ok(model) if model.patterns() > 0 => self.recent().add(entry.number, Arc::clone(model)),
+            _ => drop(entry.compiled.set(compiled.clone())),
+        }
+        compiled
+    }
+
+    fn recent(&self) -> MutexGuard<'_, RecentModels> {
+        self.with_patterns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The models without a star that are enabled and not hidden, by name.
     pub fn listed(&self) -> Vec<ListedModel<'_>> {
-        let listed = self.0.exact().filter_map(|(name, entry)| {
-            let model = entry.model().ok().filter(|model| model.enabled && !model.hidden)?;
+        let listed = self.models.exact().filter_map(|(name, entry)| {
+            let model = self.compiled(entry).ok().filter(|model| model.enabled && !model.hidden)?;
             Some(ListedModel { name, created_at: entry.created_at, model })
         });
         let mut listed: Vec<ListedModel<'_>> = listed.collect();
@@ -70,12 +123,42 @@ impl OrgModels {
 }
 
 impl Entry {
-    fn model(&self) -> Result<Arc<Model>, &str> {
-        let compile = || {
-            let definition: Definition =
-                serde_json::from_str(&self.definition).map_err(|error| error.to_string())?;
-            Model::compile(&definition).map(Arc::new).map_err(|error| error.to_string())
+    fn compile(&self) -> Result<Arc<Model>, String> {
+        let definition: Definition =
+            serde_json::from_str(&self.definition).map_err(|error| error.to_string())?;
+        Model::compile(&definition).map(Arc::new).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_so_many_patterns_stay_compiled() {
+        let definition = |number: usize| {
+            let patterns: Vec<_> =
+                (0..5).map(|_| json!({"metadata.app": {"$regex": format!("^app-{number}$")}})).collect();
+            let conditional = json!({"mode": "conditional", "default": "a", "conditions": [{"query": {"$or": patterns}, "then": "a"}]});
+            json!({"strategy": conditional, "targets": [{"id": "a", "provider": "sandbox", "model": "echo"}]})
+                .to_string()
         };
-        self.compiled.get_or_init(compile).as_ref().map(Arc::clone).map_err(String::as_str)
+        let model = |number: usize| LatestModel {
+            name: format!("model-{number}"),
+            definition: definition(number),
+            created_at: Timestamp(0),
+        };
+        let models = OrgModels::new((0..50).map(model).collect());
+        for number in (0..50).chain(45..50) {
+            let name = format!("model-{number}");
+            let (model, _) = models.find(&name).unwrap().unwrap();
+            assert_eq!(model.patterns(), 5);
+            models.find("model-7").unwrap().unwrap();
+        }
+        let kept: Vec<usize> = models.recent().0.iter().map(|(number, _)| *number).collect();
+        assert_eq!(kept.len(), MAX_PATTERNS / 5);
+        assert!(kept.contains(&7) && !kept.contains(&8), "the models that were used last: {kept:?}");
     }
 }

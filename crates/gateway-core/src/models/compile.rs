@@ -78,6 +78,11 @@ enum Choice {
 }
 
 impl Model {
+    /// How many patterns its conditions have. Each takes up to 100 KiB, and as much again for each thread that uses it.
+    pub fn patterns(&self) -> usize {
+        self.root.patterns()
+    }
+
     /// Compiles a definition that was checked when it was saved.
     pub fn compile(definition: &Definition) -> Result<Self, InvalidModel> {
         let price = definition.price.as_ref().map(|price| Arc::new(price.price()));
@@ -158,6 +163,18 @@ impl Model {
 }
 
 impl Node {
+    /// How many patterns its conditions have.
+    fn patterns(&self) -> usize {
+        let Self::Group { choice, members, .. } = self else { return 0 };
+        let own = match choice {
+            Choice::Order(_) => 0,
+            Choice::Conditional { conditions, .. } => {
+                conditions.iter().map(|(query, _)| query.patterns()).sum()
+            }
+        };
+        own + members.iter().map(Self::patterns).sum::<usize>()
+    }
+
     fn has_conditions(&self) -> bool {
         match self {
             Self::Target { .. } => false,

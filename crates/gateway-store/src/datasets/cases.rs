@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use gateway_core::datasets::{Case, CaseContent};
-use gateway_core::ids::{CaseId, DatasetId, OrgId};
+use gateway_core::ids::{CaseId, DatasetId};
 use gateway_core::time::Timestamp;
 use serde_json::value::RawValue;
 use sqlx::AssertSqlSafe;
@@ -141,21 +141,6 @@ pub async fn delete_abandoned(db: &Db, dataset: DatasetId, before: Timestamp) ->
         "DELETE FROM dataset_cases WHERE dataset_id = $1 AND until_version < 0 AND id IN ({abandoned} LIMIT {DELETED_ROWS})"
     );
     db.exec(AssertSqlSafe(sql), args![dataset, before]).await
-}
-
-/// Deletes some lines of a dataset that is to be deleted, so that no transaction takes long. Returns false if the rest is
-/// few enough to be deleted together with the dataset.
-pub async fn delete_some_cases(db: &Db, org: OrgId, dataset: DatasetId) -> Result<bool, StoreError> {
-    let lines = "SELECT c.id, c.from_version FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id \
-                 WHERE d.org_id = $1 AND d.id = $2";
-    let sql = format!("{lines} LIMIT 1 OFFSET {DELETED_ROWS}");
-    if db.opt(AssertSqlSafe(sql), args![org, dataset]).await?.is_none() {
-        return Ok(false);
-    }
-    let sql = format!(
-        "DELETE FROM dataset_cases WHERE dataset_id = $2 AND (id, from_version) IN ({lines} LIMIT {DELETED_ROWS})"
-    );
-    db.exec(AssertSqlSafe(sql), args![org, dataset]).await.map(|_| true)
 }
 
 /// Replaces the content of a case of the working copy. The dataset is locked, and `find_case` returned the case.

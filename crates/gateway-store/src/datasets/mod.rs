@@ -17,7 +17,7 @@ use crate::{Db, StoreError, Tx};
 
 pub use cases::{
     StagedImport, add_cases, analyze_cases, case_ids_after, cases_after, cases_by_id, delete_abandoned,
-    delete_some_cases, find_case, input_chars, list_cases, remove_case, update_case,
+    find_case, input_chars, list_cases, remove_case, update_case,
 };
 
 table! {

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::{
-    Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, SkillsServed, check_name, check_slug,
+    Affinity, AuditReads, LimitHeaders, OrgSettings, SelfServiceKeys, SkillsServed, check_name,
+    check_new_slug,
 };
 use gateway_core::audit::Chain;
 use gateway_core::budget::limit_units;
@@ -11,6 +12,7 @@ use gateway_core::ids::{OrgId, UserId};
 use gateway_core::llm::prompt_cache::PromptCache;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
+use gateway_store::partial_deletion::Doomed;
 use gateway_store::{StoreError, Tx, audit, exports, members, org_purges, orgs, prompt_cache_pauses};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,7 @@ use super::accounts::{generate_slug, insert_org, new_org};
 use super::audited::Audited;
 use super::caller::{Admin, AppState, Caller, InOrg, Owner, SessionUser, Viewer};
 use super::extract::{Body, QueryParams, double_option, optional_object};
+use super::large_deletions::delete_large_parts;
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Json};
@@ -79,7 +82,7 @@ async fn create(
 ) -> ApiResult<Created<OrgView>> {
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
     if let Some(slug) = &request.slug {
-        check_slug(slug).map_err(|why| Problem::field("slug", why))?;
+        check_new_slug(slug).map_err(|why| Problem::field("slug", why))?;
     }
     let slug = request.slug.unwrap_or_else(|| generate_slug(&app, &request.name));
     let org = new_org(&app, slug, Some(request.name))?;
@@ -298,6 +301,7 @@ struct AuditEnd {
 
 async fn delete(app: Audited, caller: InOrg<Owner>) -> ApiResult<Json<DeletedOrg>> {
     let org = caller.org.id;
+    delete_large_parts(&app, org, Doomed::Org).await?;
     let mut tx = app.services.db.begin().await?;
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());

@@ -14,8 +14,8 @@ const MIN_MEMORY: u64 = 64 << 20;
 const MIN_MEMORY_SETTING: u64 = 1 << 20;
 /// Descriptors for the databases, the log spool and other files.
 const OTHER_DESCRIPTORS: u64 = 256;
-/// What an idle connection takes.
-const CONNECTION_BYTES: u64 = 32 << 10;
+/// What a connection may buffer before its request is known.
+const CONNECTION_BYTES: u64 = 64 << 10;
 const MIN_CONNECTIONS: u64 = 64;
 const MAX_CONNECTIONS: u64 = 65_536;
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
 use super::export_verdicts::{self, ExportVerdicts};
-use super::run_eval::{HELD_PER_BYTE, batch_within};
-use super::{Job, JobContext, JobError, JobResult, JobServices};
+use super::run_eval::{HELD_PER_BYTE, reserve_batch};
+use super::{Job, JobContext, JobError, JobResult};
 use crate::compute::WaitLimits;
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 
@@ -84,12 +84,14 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
     let caller = ModelCaller { models: &job_services.models, identity: &identity, metadata: &metadata };
     let mut pending = &pending[..];
     while !pending.is_empty() {
-        let (count, bytes) = next_batch(job_services, pending).await?;
-        let (ids, rest) = pending.split_at(count);
-        pending = rest;
-        let Ok(_memory) = identity.org.memory.reserve(bytes) else {
+        let first = pending.get(..BATCH_SIZE).unwrap_or(pending);
+        let sizes = logs::body_sizes(&job_services.services.logs, first).await?;
+        let sizes: Vec<i64> = first.iter().map(|id| sizes.get(id).copied().unwrap_or(0)).collect();
+        let Ok((count, _memory)) = reserve_batch(&identity.org.memory, &sizes, HELD_PER_BYTE) else {
             return Ok(JobResult::Reschedule(MEMORY_DELAY));
         };
+        let (ids, rest) = pending.split_at(usize::try_from(count).unwrap_or(1));
+        pending = rest;
         if export_verdicts::is_behind(job_services, org).await? {
             return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
         }
@@ -140,13 +142,4 @@ async fn judge(context: &JobContext<'_>, rows: &SampledRows) -> Result<JobResult
         }
     }
     retry_reason.map_or(Ok(JobResult::Finished), |reason| Err(JobError(reason)))
-}
-
-/// How many of the first rows are judged together, and the memory that they take.
-async fn next_batch(job_services: &JobServices, pending: &[i64]) -> Result<(usize, usize), StoreError> {
-    let first = pending.get(..BATCH_SIZE).unwrap_or(pending);
-    let sizes = logs::body_sizes(&job_services.services.logs, first).await?;
-    let (count, bytes) = batch_within(first.iter().map(|id| sizes.get(id).copied().unwrap_or(0)));
-    let bytes = usize::try_from(bytes.saturating_mul(HELD_PER_BYTE)).unwrap_or(0);
-    Ok((usize::try_from(count).unwrap_or(1), bytes))
 }

@@ -22,6 +22,7 @@ use crate::auth::Identity;
 use crate::compute::WaitLimits;
 use crate::evals::target::{self, Case, Target};
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
+use crate::memory::{MemoryAccount, MemoryExhausted, Reservation};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunEval {
@@ -78,10 +79,12 @@ impl Job for RunEval {
             if export_verdicts::is_behind(job_services, org).await? {
                 return Ok(JobResult::Reschedule(EXPORT_BACKLOG_DELAY));
             }
-            let Some((count, bytes)) = runner.next_batch(run.id).await? else { break };
-            let Ok(_memory) = runner.identity.org.memory.reserve(bytes) else {
+            let Ok((count, _memory)) = runner.next_batch(run.id).await? else {
                 return Ok(JobResult::Reschedule(MEMORY_RETRY_DELAY));
             };
+            if count == 0 {
+                break;
+            }
             let items = store::pending_items(&job_services.services.db, run.id, count).await?;
             let Some(first) = items.first() else { break };
             if first.attempts > 0 {
@@ -204,17 +207,16 @@ impl<'a> EvalRunner<'a> {
         if self.calls_models() { i64::try_from(MAX_CONCURRENT_CALLS).unwrap_or(1) } else { BATCH_SIZE }
     }
 
-    /// How many of the pending items are judged next, and the memory that they take. `None` when none is pending.
-    async fn next_batch(&self, run: i64) -> Result<Option<(i64, usize)>, StoreError> {
+    /// How many of the pending items are judged next, 0 when none is pending, and the memory that they take.
+    async fn next_batch(&self, run: i64) -> Result<Result<(i64, Reservation), MemoryExhausted>, StoreError> {
         let services = &self.context.job_services.services;
         let pending = store::pending_sizes(&services.db, run, self.batch_size()).await?;
         let ids: Vec<i64> = pending.iter().filter_map(|item| item.log_id).collect();
         let bodies =
             if ids.is_empty() { HashMap::new() } else { logs::body_sizes(&services.logs, &ids).await? };
         let body = |item: &PendingSize| item.log_id.and_then(|id| bodies.get(&id)).copied().unwrap_or(0);
-        let (count, bytes) = batch_within(pending.iter().map(|item| item.size + body(item)));
-        let bytes = usize::try_from(bytes.saturating_mul(HELD_PER_BYTE)).unwrap_or(0);
-        Ok((count > 0).then_some((count, bytes)))
+        let sizes: Vec<i64> = pending.iter().map(|item| item.size + body(item)).collect();
+        Ok(reserve_batch(&self.identity.org.memory, &sizes, HELD_PER_BYTE))
     }
 
     /// Returns the outcomes of the items, and the delay if the organization reached its rate limit. `None` if the run
@@ -341,11 +343,30 @@ impl<'a> EvalRunner<'a> {
     }
 }
 
-/// How many of the first items fit into a batch, at least one, and their size.
-pub(super) fn batch_within(sizes: impl Iterator<Item = i64>) -> (i64, i64) {
+/// Reserves the memory of a batch: as many of the first items as there is room for, at least one. Less room makes
+/// smaller batches, not a run that waits.
+pub fn reserve_batch(
+    memory: &Arc<MemoryAccount>,
+    sizes: &[i64],
+    held_per_byte: i64,
+) -> Result<(i64, Reservation), MemoryExhausted> {
+    let mut max_bytes = MAX_BATCH_BYTES;
+    loop {
+        let (count, bytes) = batch_within(sizes, max_bytes);
+        let held = usize::try_from(bytes.saturating_mul(held_per_byte)).unwrap_or(0);
+        match memory.reserve(held) {
+            Ok(reservation) => return Ok((count, reservation)),
+            Err(exhausted) if count <= 1 => return Err(exhausted),
+            Err(_) => max_bytes = bytes / 2,
+        }
+    }
+}
+
+/// How many of the first items have at most so many bytes, at least one, and their size.
+fn batch_within(sizes: &[i64], max_bytes: i64) -> (i64, i64) {
     let (mut count, mut bytes) = (0, 0_i64);
-    for size in sizes {
-        if count > 0 && bytes.saturating_add(size) > MAX_BATCH_BYTES {
+    for &size in sizes {
+        if count > 0 && bytes.saturating_add(size) > max_bytes {
             break;
         }
         (count, bytes) = (count + 1, bytes.saturating_add(size));
@@ -370,15 +391,34 @@ fn expected(item: &RunItem) -> Option<&Value> {
 
 #[cfg(test)]
 mod tests {
+    use gateway_core::ids::OrgId;
+
     use super::*;
+    use crate::memory::MemoryBudget;
 
     #[test]
     fn a_batch_is_bounded_by_its_bytes() {
-        let mebibytes = |sizes: &[i64]| batch_within(sizes.iter().map(|size| size << 20));
+        let mebibytes = |sizes: &[i64]| {
+            let sizes: Vec<i64> = sizes.iter().map(|size| size << 20).collect();
+            batch_within(&sizes, MAX_BATCH_BYTES)
+        };
         assert_eq!(mebibytes(&[]), (0, 0));
         assert_eq!(mebibytes(&[3, 3, 3]), (2, 6 << 20));
         assert_eq!(mebibytes(&[4, 4, 1]), (2, 8 << 20));
         assert_eq!(mebibytes(&[20, 1]), (1, 20 << 20));
-        assert_eq!(batch_within(std::iter::repeat_n(10, 250)), (250, 2_500));
+        assert_eq!(batch_within(&[10; 250], MAX_BATCH_BYTES), (250, 2_500));
+    }
+
+    #[test]
+    fn a_batch_is_smaller_when_there_is_less_room() {
+        let budget = MemoryBudget::new(2 << 20);
+        let account = budget.account(OrgId(uuid::Uuid::from_u128(1)));
+        // Half of the budget is the share of one organization.
+        let (count, memory) = reserve_batch(&account, &[100 << 10; 50], HELD_PER_BYTE).unwrap();
+        assert!((1..=5).contains(&count), "{count}");
+        assert_eq!(memory.bytes(), usize::try_from(count * HELD_PER_BYTE * (100 << 10)).unwrap());
+        let refused = reserve_batch(&account, &[2 << 20, 10], HELD_PER_BYTE);
+        assert!(refused.is_err(), "one item that never fits");
+        assert_eq!(reserve_batch(&account, &[], HELD_PER_BYTE).unwrap().0, 0);
     }
 }

@@ -16,12 +16,13 @@ use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::run_eval::{HELD_PER_BYTE, batch_within};
+use super::run_eval::{HELD_PER_BYTE, reserve_batch};
 use super::{Job, JobContext, JobError, JobResult};
 use crate::auth::Identity;
 use crate::compute::WaitLimits;
 use crate::evals::replay::{NotReplayed, replay_row};
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
+use crate::memory::{MemoryExhausted, Reservation};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunReplay {
@@ -78,10 +79,10 @@ impl Job for RunReplay {
                 return Ok(JobResult::Finished);
             };
             runner.identity = identity;
-            let Some(items) = runner.next_batch().await? else { break };
-            let Ok(_memory) = runner.identity.org.memory.reserve(items.bytes) else {
+            let Ok(items) = runner.next_batch().await? else {
                 return Ok(JobResult::Reschedule(MEMORY_RETRY_DELAY));
             };
+            let Some(items) = items else { break };
             if items.attempts > 0 {
                 // Rows with the fewest attempts come first, so all pending rows have failed before.
                 let delay = ITEM_RETRY_DELAY.saturating_mul(u32::try_from(items.attempts).unwrap_or(1));
@@ -126,8 +127,8 @@ pub struct ReplayEval {
 /// Rows to replay next, the memory that they take, and how often they failed.
 struct Pending {
     items: Vec<ReplayItem>,
-    bytes: usize,
     attempts: i64,
+    _memory: Reservation,
 }
 
 /// What became of a batch.
@@ -175,19 +176,21 @@ impl<'a> ReplayRunner<'a> {
     }
 
     /// `None` when no row is pending.
-    async fn next_batch(&self) -> Result<Option<Pending>, StoreError> {
+    async fn next_batch(&self) -> Result<Result<Option<Pending>, MemoryExhausted>, StoreError> {
         let services = &self.context.job_services.services;
         let limit = i64::try_from(MAX_CONCURRENT_CALLS).unwrap_or(1);
         let mut items = store::pending_items(&services.db, self.id, limit).await?;
-        let Some(first) = items.first() else { return Ok(None) };
+        let Some(first) = items.first() else { return Ok(Ok(None)) };
         let attempts = first.attempts;
         let ids: Vec<i64> = items.iter().map(|item| item.log_id).collect();
         let sizes = logs::body_sizes(&services.logs, &ids).await?;
-        let (count, bytes) = batch_within(ids.iter().map(|id| sizes.get(id).copied().unwrap_or(0)));
-        items.truncate(usize::try_from(count).unwrap_or(1));
+        let sizes: Vec<i64> = ids.iter().map(|id| sizes.get(id).copied().unwrap_or(0)).collect();
         // A row is held twice: as it was, and with its new answer.
-        let bytes = usize::try_from(bytes.saturating_mul(2 * HELD_PER_BYTE)).unwrap_or(0);
-        Ok(Some(Pending { items, bytes, attempts }))
+        let reserved = reserve_batch(&self.identity.org.memory, &sizes, 2 * HELD_PER_BYTE);
+        Ok(reserved.map(|(count, memory)| {
+            items.truncate(usize::try_from(count).unwrap_or(1));
+            Some(Pending { items, attempts, _memory: memory })
+        }))
     }
 
     /// `None` if the replay was cancelled meanwhile.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gateway_core::logs::{BodyStorage, LogRow};
+use gateway_core::logs::{BodyStorage, LogRow, LogSource};
+use gateway_store::db::Dialect;
 use gateway_store::{StoreError, logs};
 
 use super::pacing::Pace;
@@ -14,7 +15,7 @@ impl LogWriter {
     /// Stores the rows. A batch that is rejected is divided until the row that causes it is found. That row is stored
     /// without its bodies, or else set aside. An unavailable store is an error, and all rows are to be stored again.
     pub(super) async fn store_or_set_aside(&self, rows: Vec<LogRow>, pace: Pace) -> Result<(), DrainError> {
-        let mut batches = vec![Arc::new(rows)];
+        let mut batches = self.batches(rows);
         while let Some(batch) = batches.pop() {
             match self.store_at_pace(Arc::clone(&batch), pace).await {
                 Ok(()) => {}
@@ -34,6 +35,16 @@ impl LogWriter {
             }
         }
         Ok(())
+    }
+
+    /// PostgreSQL stores ingested spans under the locks of all writers, so they are not mixed with rows that are stored
+    /// beside those of other nodes.
+    fn batches(&self, rows: Vec<LogRow>) -> Vec<Arc<Vec<LogRow>>> {
+        if self.services.logs.dialect() == Dialect::Sqlite {
+            return vec![Arc::new(rows)];
+        }
+        let (spans, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.source == LogSource::Otel);
+        [spans, rows].into_iter().filter(|batch| !batch.is_empty()).map(Arc::new).collect()
     }
 
     async fn store_rejected(&self, row: LogRow, reason: String, pace: Pace) -> Result<(), DrainError> {

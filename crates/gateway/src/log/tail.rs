@@ -10,6 +10,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::logs::{self, LogEntry, LogFilter};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, Sender};
@@ -108,7 +109,7 @@ impl LogTails {
                 last_poll: services.clock.now(),
                 known: RecentIds::default(),
             };
-            services.tasks.spawn(tail.run());
+            services.tasks.spawn(on_behalf_of(org, tail.run()));
         }
         Ok(Subscription { events, last_batch })
     }

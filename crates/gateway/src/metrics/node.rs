@@ -29,6 +29,8 @@ pub struct NodeState {
     pub database_waits: Vec<(&'static str, HistogramReading)>,
     /// None: the database did not answer.
     pub queues: Option<[(&'static str, QueueState); 3]>,
+    /// None: the database did not answer.
+    pub log_database_bytes: Option<u64>,
     /// None: no Redis is configured.
     pub redis_is_up: Option<bool>,
     pub nodes: u64,
@@ -159,6 +161,14 @@ impl NodeState {
             out.family("gateway_redis_up", Kind::Gauge, "Whether Redis is connected. Absent without Redis.");
         if let Some(is_up) = self.redis_is_up {
             family.sample(&[], u8::from(is_up));
+        }
+        let mut family = out.family(
+            "gateway_log_database_bytes",
+            Kind::Gauge,
+            "Size of the log database with its indexes. On PostgreSQL all nodes share it.",
+        );
+        if let Some(bytes) = self.log_database_bytes {
+            family.sample(&[], bytes);
         }
         let queues = self.queues.as_ref().map_or(&[][..], |queues| queues);
         let mut family = out.family(

@@ -1,6 +1,6 @@
-//! HTTP/1.1 connection pool with keep-alive, plain or over TLS. A connection has no task of its own: the request that uses it polls it.
-//! The response therefore never crosses tasks, and the head is forwarded together with the first body chunk. Dropping a
-//! request drops its connection, which also cancels the request at the provider.
+//! HTTP/1.1 connection pool with keep-alive, plain or over TLS. A connection has no task of its own: the request that
+//! uses it polls it. The response therefore never crosses tasks, and the head is forwarded together with the first body
+//! chunk. Dropping a request drops its connection, which also cancels the request at the provider.
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -21,6 +21,9 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use super::body::OutboundBody;
 use super::clients::SendError;
 use super::connector::{Connector, Io};
+
+/// What a host may make the gateway buffer: the head of a response, or a body that the caller reads slowly.
+const MAX_BUFFER: usize = 64 << 10;
 
 pub struct Pool {
     connector: Connector,
@@ -110,7 +113,7 @@ impl Pool {
 
     async fn connect(&self, uri: &Uri) -> Result<Box<PooledConnection>, SendError> {
         let io = self.connector.connect(uri.clone()).await.map_err(SendError::Connect)?;
-        let (sender, connection) = http1::Builder::new().handshake(io).await?;
+        let (sender, connection) = http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(io).await?;
         let repoll = Arc::new(RepollWaker::default());
         let waker = Arc::clone(&repoll).into();
         Ok(Box::new(PooledConnection { sender, connection, waker, repoll, closed: false }))

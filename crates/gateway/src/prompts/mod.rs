@@ -14,11 +14,12 @@ use gateway_core::llm::paths::Operation;
 use gateway_core::llm::system_prompt::prepend_system_prompt;
 use gateway_core::logs::PromptVersionRef;
 use gateway_core::prompts::{PromptReference, RenderError, Template, VersionSelector};
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
 use crate::cluster::Cluster;
-use crate::loading_cache::LoadingCache;
+use crate::loading_cache::{LoadingCache, WeightLimit};
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
 pub use labels::LabelMove;
@@ -27,8 +28,9 @@ pub use write::{Change, check_content};
 pub const PROMPT: &str = "x-gateway-prompt";
 pub const VARIABLES: &str = "x-gateway-prompt-variables";
 
-/// Templates can be long, so fewer of them are cached than keys.
-const MAX_ENTRIES_PER_SHARD: usize = 32;
+const MAX_ENTRIES_PER_SHARD: usize = 512;
+/// Templates can be long. There are 64 shards.
+const MAX_BYTES_PER_SHARD: usize = 1 << 20;
 const MAX_VARIABLES_BYTES: usize = 16 << 10;
 
 pub struct Prompts {
@@ -77,7 +79,12 @@ impl PromptDirective {
 
 impl Prompts {
     pub fn new(services: Arc<Services>, cluster: Arc<Cluster>) -> Self {
-        Self { services, cluster, cache: LoadingCache::with_capacity(MAX_ENTRIES_PER_SHARD) }
+        let weights = WeightLimit {
+            owner: |key: &(OrgId, PromptReference)| key.0,
+            weight: |cached: &CachedPrompt| cached.template.size() + size_of::<CachedPrompt>(),
+            max_per_shard: MAX_BYTES_PER_SHARD,
+        };
+        Self { services, cluster, cache: LoadingCache::with_weights(MAX_ENTRIES_PER_SHARD, weights) }
     }
 
     /// Returns the prompt from the cache or the store; `None` if it does not exist.
@@ -92,7 +99,8 @@ impl Prompts {
         }
         // Requests run on worker threads, and only the main runtime uses the database.
         let prompts = Arc::clone(self);
-        let load = self.services.tasks.runtime.spawn(async move { prompts.load(&key).await });
+        let load = async move { prompts.load(&key).await };
+        let load = self.services.tasks.runtime.spawn(on_behalf_of(org, load));
         load.await.map_err(Problem::internal)?
     }
 

@@ -28,7 +28,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A connection that was asked to close and has no request is dropped after this time.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// What a connection may make the gateway buffer before a request is authenticated.
-const MAX_HTTP1_BUFFER: usize = 128 << 10;
+const MAX_HTTP1_BUFFER: usize = 64 << 10;
 const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 512 << 10;

@@ -8,6 +8,7 @@ use gateway_core::ids::{CaseId, DatasetId};
 use gateway_core::logs::BodyStorage;
 use gateway_core::time::DAY;
 use gateway_store::datasets::{self, StagedImport};
+use gateway_store::partial_deletion::{Doomed, delete_some};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -182,7 +183,7 @@ on_both!(a_large_dataset_is_deleted_in_parts, |app| async move {
     data.import("text/csv", csv).await.expect(200);
     let (db, id) = (&app.app.services.db, data.path.rsplit_once('/').unwrap().1.parse().unwrap());
     let delete_some =
-        async |of: &Account| datasets::delete_some_cases(db, of.org_id.parse().unwrap(), id).await.unwrap();
+        async |of: &Account| delete_some(db, of.org_id.parse().unwrap(), Doomed::Dataset(id)).await.unwrap();
     let left = async || data.get("/export").await.expect(200)["cases"].as_array().unwrap().len();
     assert!(!delete_some(&eve).await, "not of another organization");
     assert_eq!(left().await, 2_500);

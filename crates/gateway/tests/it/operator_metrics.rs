@@ -166,6 +166,7 @@ on_both!(the_private_listener_tells_what_an_operator_needs, |app| async move {
     for positive in [
         r#"gateway_database_wait_seconds_count{pool="state"}"#,
         r#"gateway_database_wait_seconds_count{pool="authentication"}"#,
+        "gateway_log_database_bytes",
         "process_resident_memory_bytes",
         "process_cpu_seconds_total",
         "process_start_time_seconds",

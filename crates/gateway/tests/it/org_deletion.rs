@@ -6,6 +6,7 @@ use gateway_core::logs::LogRow;
 use gateway_core::time::{DAY, Timestamp};
 use gateway_store::testing::traces_of;
 use gateway_store::{Db, Lease, org_purges, orgs};
+use http::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -123,3 +124,27 @@ async fn a_purge_goes_on_after_a_restart_on_sqlite() {
 async fn a_purge_goes_on_after_a_restart_on_postgres() {
     a_purge_goes_on(Backend::Postgres).await;
 }
+
+// More rows than one transaction deletes.
+on_both!(what_has_many_rows_is_deleted_in_parts, SETTINGS, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    let lines = "{\"input\":\"a case\",\"expected\":\"a\"}\n".repeat(2_500);
+    let mut datasets = Vec::new();
+    for account in [&ada, &ada, &eve] {
+        let created =
+            app.post("/api/v1/datasets", json!({"name": "cases"})).bearer(&account.token).send().await;
+        let id = created.expect(201)["id"].as_str().unwrap().to_owned();
+        let import = app.call(Method::POST, &format!("/api/v1/datasets/{id}/import")).raw(lines.clone());
+        import.header("content-type", "application/x-ndjson").bearer(&account.token).send().await.expect(200);
+        datasets.push(id);
+    }
+    let delete = async |path: String, token: &str| app.delete(&path).bearer(token).send().await;
+    delete(format!("/api/v1/datasets/{}", datasets[0]), &ada.token).await.expect(200);
+    delete(format!("/api/v1/datasets/{}", datasets[0]), &ada.token).await.expect(404);
+    delete(format!("/api/v1/datasets/{}", datasets[2]), &ada.token).await.expect(404);
+    delete(format!("/api/v1/orgs/{}", ada.org_id), &ada.token).await.expect(200);
+    wait_until_gone(&app, &ada).await;
+    let others =
+        app.get(&format!("/api/v1/datasets/{}", datasets[2])).bearer(&eve.token).send().await.expect(200);
+    assert_eq!(others["case_count"], 2_500);
+});

@@ -26,6 +26,7 @@ use super::cases::{count, lock_with_room};
 use crate::api::audited::Audited;
 use crate::api::caller::{Caller, Member};
 use crate::api::extract::{BodyLimits, PathParam, read_body, request_memory};
+use crate::api::large_deletions::pause;
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
 use crate::app::App;
@@ -39,8 +40,6 @@ const MAX_ROWS: u64 = 200_000;
 const ROW_BYTES: usize = 128;
 /// Rows that are stored in one transaction.
 const BATCH_ROWS: usize = 500;
-/// The longest pause after a transaction.
-const MAX_PAUSE: Duration = Duration::from_millis(50);
 /// An import of at least this many rows updates the database's statistics, if the last update was a while ago.
 const ANALYZE_MIN_ROWS: usize = 5_000;
 const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -154,12 +153,6 @@ async fn store(
         tracing::debug!(%error, "cannot update the statistics after a large import; reading may be slow for a while");
     }
     Ok(())
-}
-
-/// Leaves half of the time to others: a database server has no priorities, and an import alone would keep one of its
-/// cores busy.
-pub(super) async fn pause(began: Instant) {
-    tokio::time::sleep(began.elapsed().min(MAX_PAUSE)).await;
 }
 
 async fn finish(

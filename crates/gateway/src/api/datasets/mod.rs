@@ -1,11 +1,10 @@
 //! Datasets: an editable working copy of test cases, and frozen versions of it. This file has datasets and versions;
-//! cases, import, and bulk reads (samples and exports) have their own files.
+//! cases, cases from log rows, import, and bulk reads (samples and exports) have their own files.
 
 mod cases;
+mod from_logs;
 mod import;
 mod read;
-
-use std::time::Instant;
 
 use axum::extract::State;
 use gateway_core::accounts::check_name;
@@ -14,6 +13,7 @@ use gateway_core::ids::{DatasetId, OrgId};
 use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::datasets::{self, Dataset, DatasetChanges, DatasetVersion, Edition};
+use gateway_store::partial_deletion::Doomed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,6 +21,7 @@ use serde_json::json;
 use super::audited::Audited;
 use super::caller::{AppState, Caller, Member, Viewer};
 use super::extract::{Body, OptionalBody, PathParam, QueryParams};
+use super::large_deletions::delete_large_parts;
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
@@ -49,7 +50,11 @@ pub fn area() -> Area {
             cases::remove_case,
             "Remove a case from the working copy",
         )
-        .post("/datasets/{datasetId}/from-logs", cases::from_logs, "Create cases from log rows")
+        .post(
+            "/datasets/{datasetId}/from-logs",
+            from_logs::from_logs,
+            "Create cases from given log rows, or from the latest that match a query",
+        )
         .post(
             "/datasets/{datasetId}/import",
             import::import,
@@ -168,12 +173,7 @@ async fn delete(
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
 ) -> ApiResult<Json<Deleted>> {
-    // A large one in parts, so that the changes of others do not wait for all of it. Who is interrupted deletes again.
-    let mut began = Instant::now();
-    while datasets::delete_some_cases(&app.services.db, caller.org.id, id).await? {
-        import::pause(began).await;
-        began = Instant::now();
-    }
+    delete_large_parts(&app, caller.org.id, Doomed::Dataset(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let before = datasets::find_for_update(&mut tx, caller.org.id, id).await?;
     let before = DatasetView::from(before.ok_or_else(Problem::not_found)?);

@@ -12,6 +12,7 @@ use gateway_core::datasets::export::ExportFormat;
 use gateway_core::datasets::sample::{MAX_SAMPLE, MAX_SEED, Sampler};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_store::StoreError;
+use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::datasets::{self, DatasetRef, Edition};
 use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -58,7 +59,7 @@ impl CaseReader {
             .services
             .tasks
             .runtime
-            .spawn(read)
+            .spawn(on_behalf_of(self.org, read))
             .await
             .unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
     }
@@ -121,6 +122,8 @@ pub(super) async fn sample(
     };
     let of = edition(&app, caller.org.id, id, request.version).await?;
     let memory = Arc::clone(&caller.org.memory);
+    // A million ids take as long as a query of log rows.
+    let slot = app.shares.query_slot(caller.org.id).await?;
     let reader = CaseReader { org: caller.org.id, memory, app, id, of };
     let mut sampler = Sampler::new(seed, size);
     let mut after = None;
@@ -134,6 +137,7 @@ pub(super) async fn sample(
             break;
         }
     }
+    drop(slot);
     let page = usize::try_from(CASES_PER_PAGE).unwrap_or(1);
     let pages = sampler.finish().chunks(page).map(<[CaseId]>::to_vec).collect();
     Ok(SampleResponse(Body::from_stream(sample_stream(reader, pages, seed))))

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use gateway_core::accounts::check_name;
 use gateway_core::evaluators::{ConfigError, EvaluatorKind, catalogue};
 use gateway_store::evals::{self, Eval};
+use gateway_store::partial_deletion::Doomed;
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::audited::Audited;
 use super::caller::{AppState, Caller, Member, Viewer};
 use super::extract::{Body, PagedQuery, PathParam, QueryParams, integer_path_param};
+use super::large_deletions::delete_large_parts;
 use super::openapi::{Area, Operation, OperationOutput};
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
@@ -158,8 +160,17 @@ async fn check_definition(
     name: &str,
     definition: EvalDefinition,
 ) -> ApiResult<EvaluatorKind> {
-    check_name(name).map_err(|why| Problem::field("name", why))?;
-    let kind = EvaluatorKind::parse(&definition.kind);
+    checked_name(name)?;
+    check_evaluator(app, identity, definition).await
+}
+
+/// The same, without the name.
+async fn check_evaluator(
+    app: &App,
+    identity: &Identity,
+    definition: EvalDefinition,
+) -> ApiResult<EvaluatorKind> {
+    let kind = checked_kind(&definition.kind);
     let compute = &app.services.compute;
     let compiled = judging::compile(compute, identity.org.id, WaitLimits::REQUEST, definition).await?;
     let read = compiled.map_err(|error| match error {
@@ -167,7 +178,15 @@ async fn check_definition(
         ConfigError::Invalid { .. } => Problem::unprocessable(error.to_string()),
     })?;
     judging::check(&app.models, identity, &read)?;
-    kind.ok_or_else(|| Problem::field("type", "is not a known type"))
+    kind
+}
+
+fn checked_name(name: &str) -> ApiResult<()> {
+    check_name(name).map_err(|why| Problem::field("name", why))
+}
+
+fn checked_kind(kind: &str) -> ApiResult<EvaluatorKind> {
+    EvaluatorKind::parse(kind).ok_or_else(|| Problem::field("type", "is not a known type"))
 }
 
 fn checked_sample_rate(rate: f64) -> ApiResult<f64> {
@@ -231,14 +250,21 @@ async fn update(
     Body(change): Body<EvalChange>,
 ) -> ApiResult<Json<EvalView>> {
     let EvalChange { name, kind, evaluator, config, enabled, sample_rate } = change;
+    // An invalid change is reported before a missing eval: each field that says something alone, and a whole definition.
     let sample_rate = sample_rate.map(checked_sample_rate).transpose()?;
-    let read = evals::find(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    let name = name.unwrap_or_else(|| read.name.clone());
-    let kind = kind.unwrap_or_else(|| read.kind.as_str().to_owned());
-    let evaluator = evaluator.unwrap_or_else(|| read.evaluator.clone());
-    let config = config.unwrap_or_else(|| read.config.clone());
+    name.as_deref().map(checked_name).transpose()?;
+    kind.as_deref().map(checked_kind).transpose()?;
+    let read = evals::find(&app.services.db, caller.org.id, id).await?;
+    let kind = kind.or_else(|| Some(read.as_ref()?.kind.as_str().to_owned()));
+    let evaluator = evaluator.or_else(|| Some(read.as_ref()?.evaluator.clone()));
+    let config = config.or_else(|| Some(read.as_ref()?.config.clone()));
+    let (Some(kind), Some(evaluator), Some(config)) = (kind, evaluator, config) else {
+        return Err(Problem::not_found());
+    };
     let definition = EvalDefinition { kind, evaluator: evaluator.clone(), config: config.clone() };
-    let kind = check_definition(&app, &caller, &name, definition).await?;
+    let kind = check_evaluator(&app, &caller, definition).await?;
+    let read = read.ok_or_else(Problem::not_found)?;
+    let name = name.unwrap_or_else(|| read.name.clone());
     let mut tx = app.services.db.begin().await?;
     let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     if (&eval.name, eval.kind, &eval.evaluator, &eval.config)
@@ -269,6 +295,7 @@ async fn delete(
     caller: Caller<Member>,
     PathParam(EvalId(id)): PathParam<EvalId>,
 ) -> ApiResult<Json<Deleted>> {
+    delete_large_parts(&app, caller.org.id, Doomed::Eval(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     evals::delete(&mut tx, caller.org.id, id).await?;

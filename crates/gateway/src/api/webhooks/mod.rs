@@ -10,6 +10,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::signing::format_secret;
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_core::webhooks::WebhookFormat;
+use gateway_store::partial_deletion::Doomed;
 use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use super::audited::Audited;
 use super::caller::{Admin, AppState, Caller, Viewer, Webhooks};
 use super::destinations::check_url;
 use super::extract::{Body, OptionalBody, PathParam, QueryParams};
+use super::large_deletions::delete_large_parts;
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
@@ -224,6 +226,7 @@ async fn delete(
     caller: Caller<Admin, Webhooks>,
     PathParam(id): PathParam<WebhookId>,
 ) -> ApiResult<Json<Deleted>> {
+    delete_large_parts(&app, caller.org.id, Doomed::Webhook(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let webhook =
         webhooks::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
