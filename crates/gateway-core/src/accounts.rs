@@ -114,7 +114,6 @@ pub enum Affinity {
 
 /// The bounds of keys that members make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct SelfServiceKeys {
     /// The scopes that a key may have; without scopes of its own it gets all of them.
@@ -207,6 +206,15 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Slugs that mean something else: the shelf in names of skills, and the gateway's own server.
+const RESERVED_SLUGS: [&str; 2] = ["shelf", "gateway"];
+
+/// Checks the slug of a new organization. Those that existed before a slug was reserved keep it.
+pub fn check_new_slug(slug: &str) -> Result<(), &'static str> {
+    check_slug(slug)?;
+    if RESERVED_SLUGS.contains(&slug) { Err("is reserved; choose another one") } else { Ok(()) }
+}
+
 /// Derives a slug from a name. Empty if the name has no usable character.
 pub fn slugify(name: &str) -> String {
     let mut slug = String::new();
@@ -254,6 +262,10 @@ mod tests {
         for bad in ["", "-a", "a-", "A", "a_b", "ä", &"x".repeat(49)] {
             assert!(check_slug(bad).is_err(), "{bad}");
         }
+        for reserved in ["shelf", "gateway"] {
+            assert!(check_slug(reserved).is_ok() && check_new_slug(reserved).is_err(), "{reserved}");
+        }
+        assert!(check_new_slug("acme").is_ok() && check_new_slug("A").is_err());
         assert_eq!(slugify("  Acme Labs, Inc. "), "acme-labs-inc");
         assert_eq!(slugify("日本"), "");
     }

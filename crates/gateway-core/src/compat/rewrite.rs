@@ -27,6 +27,8 @@ pub struct Head {
     /// Those with a rule, and their values.
     pub given: Vec<(String, String)>,
     unknown: Vec<String>,
+    /// A header of another dialect. It is reported when the values are read: first the caller must be known.
+    refused: Option<Refused>,
 }
 
 /// What the headers and fields of a request become.
@@ -55,7 +57,7 @@ pub struct Changes {
 pub fn take_headers<'h>(
     dialect: &'static Dialect,
     headers: impl Iterator<Item = (&'h str, &'h str)>,
-) -> Result<Head, Refused> {
+) -> Head {
     let mut head = Head::default();
     let mut place = usize::MAX;
     let (mut otherwise, mut has_own_key) = (None, false);
@@ -79,14 +81,14 @@ pub fn take_headers<'h>(
             head.unknown.push(name.to_owned());
         } else if let Some(other) = DIALECTS.iter().find(|other| other.owns(name)) {
             let (name, path) = (name.to_owned(), dialect.name);
-            return Err(Refused::OtherDialect { name, dialect: other.name, path });
+            head.refused.get_or_insert(Refused::OtherDialect { name, dialect: other.name, path });
         }
     }
     if let Some((name, value)) = otherwise.filter(|_| head.key.is_none() && !has_own_key) {
         head.removed.push(name.to_owned());
         head.key = Some(without_scheme(value).to_owned());
     }
-    Ok(head)
+    head
 }
 
 impl Head {
@@ -98,6 +100,9 @@ impl Head {
 
 /// Reads the values of the dialect's headers.
 pub fn read_head(dialect: &'static Dialect, head: &Head, known: &dyn Known) -> Result<Changes, Refused> {
+    if let Some(refused) = &head.refused {
+        return Err(refused.clone());
+    }
     let mut changes = Changes { dropped: head.unknown.clone(), ..Changes::default() };
     for (name, value) in &head.given {
         let Some((pattern, rule)) = rule_of(dialect, name) else { continue };

@@ -39,6 +39,13 @@ pub struct SkillChange {
     pub body: Option<String>,
 }
 
+impl SkillChange {
+    /// Checks the fields without the skill that they change: in place of those of a minimal one.
+    pub fn check(&self) -> Result<(), SourceError> {
+        SkillSource::from_fields("a", "", "a", "")?.changed(self).map(|_| ())
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// The frontmatter is not valid YAML, or a field is missing or invalid.

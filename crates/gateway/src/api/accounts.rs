@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gateway_core::access::{Plan, Role};
-use gateway_core::accounts::{OrgSettings, check_name, check_password, check_slug, normalise_email, slugify};
+use gateway_core::accounts::{
+    OrgSettings, check_name, check_new_slug, check_password, normalise_email, slugify,
+};
 use gateway_core::audit::Outcome;
 use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, UserId};
@@ -326,7 +328,7 @@ async fn setup(
 
 /// A new organization, after its slug and name were checked.
 pub(super) fn new_org(app: &App, slug: String, name: Option<String>) -> ApiResult<orgs::Org> {
-    check_slug(&slug).map_err(|why| Problem::field("org_slug", why))?;
+    check_new_slug(&slug).map_err(|why| Problem::field("org_slug", why))?;
     let name = name.unwrap_or_else(|| slug.clone());
     check_name(&name).map_err(|why| Problem::field("org_name", why))?;
     Ok(orgs::Org {

@@ -88,8 +88,9 @@ async fn create(
         config: Value::Object(request.config.unwrap_or_default()),
         created_at: app.services.clock.now(),
     };
+    check_texts(Some(&new.name), Some(&new.description))?;
     let mut tx = app.services.db.begin().await?;
-    check(&mut tx, &new).await?;
+    check_team(&mut tx, new.org_id, new.team_id).await?;
     apps::insert(&mut tx, &new).await?;
     tx.record(app.entry().target(new.id, &new.name).created(&AppView::from(new.clone())));
     let event = Event::AppCreate(facts(&new, caller.actor()));
@@ -115,14 +116,15 @@ async fn update(
     Body(change): Body<AppChange>,
 ) -> ApiResult<Json<AppView>> {
     let org = caller.org.id;
+    check_texts(change.name.as_deref(), change.description.as_deref())?;
     let mut tx = app.services.db.begin().await?;
+    check_team(&mut tx, org, change.team_id.flatten()).await?;
     let mut changed = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let before = AppView::from(changed.clone());
     changed.name = change.name.unwrap_or(changed.name);
     changed.description = change.description.unwrap_or(changed.description);
     changed.team_id = change.team_id.unwrap_or(changed.team_id);
     changed.config = change.config.map_or(changed.config, Value::Object);
-    check(&mut tx, &changed).await?;
     apps::update(&mut tx, &changed).await?;
     tx.record(app.entry().named(&changed.name).changed(&before, &AppView::from(changed.clone())));
     let pending = invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?;
@@ -149,16 +151,22 @@ async fn delete(
     Ok(Deleted::yes())
 }
 
-async fn check(tx: &mut Tx, app: &App) -> ApiResult<()> {
-    check_name(&app.name).map_err(|why| Problem::field("name", why))?;
-    if app.description.chars().count() > MAX_DESCRIPTION {
+fn check_texts(name: Option<&str>, description: Option<&str>) -> ApiResult<()> {
+    if let Some(name) = name {
+        check_name(name).map_err(|why| Problem::field("name", why))?;
+    }
+    if description.is_some_and(|text| text.chars().count() > MAX_DESCRIPTION) {
         return Err(Problem::field(
             "description",
             format!("must be at most {MAX_DESCRIPTION} characters long"),
         ));
     }
-    match app.team_id {
-        Some(team) if !teams::exists(tx, app.org_id, team).await? => {
+    Ok(())
+}
+
+async fn check_team(tx: &mut Tx, org: OrgId, team: Option<TeamId>) -> ApiResult<()> {
+    match team {
+        Some(team) if !teams::exists(tx, org, team).await? => {
             Err(Problem::field("team_id", "no such team in this organization"))
         }
         _ => Ok(()),

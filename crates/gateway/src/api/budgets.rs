@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
-use super::extract::{Body, PathParam, QueryParams, double_option};
+use super::extract::{Body, PagedQuery, PathParam, double_option};
 use super::openapi::Area;
-use super::page::{self, PageParams};
+use super::page;
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::budgets::OrgBudgets;
@@ -126,20 +126,19 @@ struct BudgetList {
 struct BudgetParams {
     /// Only the budgets that hold for this user, each with what this user has spent: its own, or the defaults.
     user: Option<String>,
-    #[serde(flatten)]
-    page: PageParams,
 }
 
 async fn list(
     State(app): AppState,
     caller: InOrg<Viewer>,
-    QueryParams(params): QueryParams<BudgetParams>,
+    PagedQuery { page, filter: params }: PagedQuery<BudgetParams>,
 ) -> ApiResult<Json<BudgetList>> {
+    let page = page.page()?;
     if let Some(user) = &params.user {
         let budgets = of_user(&app, caller.org.id, user).await?;
         return Ok(Json(BudgetList { budgets, next_cursor: None }));
     }
-    let found = store::list(&app.services.db, caller.org.id, &params.page.page()?).await?;
+    let found = store::list(&app.services.db, caller.org.id, &page).await?;
     let known = app.proxy.budgets.load(caller.org.id).await?;
     let mut budgets = Vec::with_capacity(found.rows.len());
     for budget in &found.rows {
@@ -176,7 +175,6 @@ async fn current_view(app: &App, known: Option<&OrgBudgets>, budget: &Budget) ->
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct NewBudget {
     scope: ScopeName,
     /// The id of the team, application or key, or the name of the user. `*` with scope `user` is a default that holds
@@ -234,7 +232,6 @@ async fn create(
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct BudgetChange {
     scope: Option<ScopeName>,
     scope_id: Option<String>,

@@ -180,7 +180,7 @@ async fn create(
         updated_at: now,
     };
     let secrets = fields.secrets();
-    apply(&app, &mut export, fields, now)?;
+    apply(&app, &mut export, fields.checked()?, now)?;
     let limit = app.services.config.quotas.limit(caller.org.plan, Quota::Exports);
     let most = limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
     let mut tx = app.services.logs.begin().await?;
@@ -208,9 +208,12 @@ async fn update(
     Body(fields): Body<ExportChange>,
 ) -> ApiResult<Json<ExportConfig>> {
     let (org, now) = (caller.org.id, app.services.clock.now());
+    let secrets = fields.secrets();
+    // An invalid change is reported before a missing export.
+    let fields = fields.checked()?;
     let mut tx = app.services.logs.begin().await?;
     let mut export = exports::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
-    let (before, secrets) = (state(&export), fields.secrets());
+    let before = state(&export);
     let secrets_dropped = drop_foreign_secrets(&mut export, &fields);
     apply(&app, &mut export, fields, now)?;
     export.revision += 1;
@@ -274,6 +277,40 @@ impl ExportChange {
             ("headers", self.headers.as_ref().is_some_and(Option::is_some)),
         ]
     }
+
+    /// Checks what does not depend on the stored export.
+    fn checked(self) -> ApiResult<CheckedChange> {
+        let Self { name, kind, endpoint, headers, secret, include_sources, enabled } = self;
+        if let Some(name) = &name {
+            check_name(name).map_err(|why| invalid("name", why))?;
+        }
+        let kind = kind.as_deref().map(ExportKind::parse);
+        if kind == Some(None) {
+            return Err(invalid("kind", "must be one of otlp, webhook"));
+        }
+        if let Some(endpoint) = &endpoint {
+            check_url(endpoint).map_err(|why| invalid("endpoint", why))?;
+        }
+        let sources = include_sources.as_deref().map(checked_sources).transpose()?;
+        if let Some(Some(headers)) = &headers {
+            check_headers(headers).map_err(|why| invalid("headers", why))?;
+        }
+        if let Some(Some(secret)) = &secret {
+            check_secret(secret)?;
+        }
+        Ok(CheckedChange { name, kind: kind.flatten(), endpoint, headers, secret, sources, enabled })
+    }
+}
+
+/// A change of an export whose fields are valid.
+struct CheckedChange {
+    name: Option<String>,
+    kind: Option<ExportKind>,
+    endpoint: Option<String>,
+    headers: Option<Option<BTreeMap<String, String>>>,
+    secret: Option<Option<String>>,
+    sources: Option<Vec<ExportSource>>,
+    enabled: Option<bool>,
 }
 
 fn with_secrets(entry: Draft, secrets: [(&'static str, bool); 2]) -> Draft {
@@ -290,7 +327,7 @@ fn state(export: &Export) -> Value {
 
 /// Drops the stored headers and secret if the change sends them to another origin: otherwise a caller who may change the
 /// endpoint could read them there. Returns whether there were any that the change does not replace.
-fn drop_foreign_secrets(export: &mut Export, change: &ExportChange) -> bool {
+fn drop_foreign_secrets(export: &mut Export, change: &CheckedChange) -> bool {
     let origin = |text: &str| url::Url::parse(text).ok().map(|url| url.origin());
     let Some(endpoint) = &change.endpoint else { return false };
     if origin(endpoint) == origin(&export.endpoint) {
@@ -301,39 +338,26 @@ fn drop_foreign_secrets(export: &mut Export, change: &ExportChange) -> bool {
     headers || secret
 }
 
-fn apply(app: &App, export: &mut Export, fields: ExportChange, now: Timestamp) -> ApiResult<()> {
-    let ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled } = fields;
-    if let Some(name) = name {
-        check_name(&name).map_err(|why| invalid("name", why))?;
-        export.name = name;
-    }
-    if let Some(kind) = kind {
-        export.kind =
-            ExportKind::parse(&kind).ok_or_else(|| invalid("kind", "must be one of otlp, webhook"))?;
-    }
-    if let Some(endpoint) = endpoint {
-        check_url(&endpoint).map_err(|why| invalid("endpoint", why))?;
-        export.endpoint = endpoint;
-    }
-    if let Some(sources) = include_sources {
-        export.sources = checked_sources(&sources)?;
-    }
+fn apply(app: &App, export: &mut Export, change: CheckedChange, now: Timestamp) -> ApiResult<()> {
+    let CheckedChange { name, kind, endpoint, headers, secret, sources, enabled } = change;
+    export.name = name.unwrap_or_else(|| std::mem::take(&mut export.name));
+    export.kind = kind.unwrap_or(export.kind);
+    export.endpoint = endpoint.unwrap_or_else(|| std::mem::take(&mut export.endpoint));
+    export.sources = sources.unwrap_or_else(|| std::mem::take(&mut export.sources));
     let seal = |column: &str, text: &str| {
         let context = encryption_context(export.org_id, &format!("export/{}", export.id), column);
         app.services.vault.seal(&context, text).map_err(Problem::internal)
     };
     if let Some(headers) = headers {
         let headers = headers.filter(|headers| !headers.is_empty());
-        if let Some(headers) = &headers {
-            check_headers(headers).map_err(|why| invalid("headers", why))?;
-        }
         let text =
             headers.map(|headers| serde_json::to_string(&headers).map_err(Problem::internal)).transpose()?;
         export.headers = text.map(|text| seal("headers", &text)).transpose()?;
     }
     if let Some(secret) = secret {
-        if let Some(secret) = &secret {
-            check_secret(export.kind, secret)?;
+        if secret.is_some() && export.kind == ExportKind::Otlp {
+            let why = "requires kind webhook; use headers to authenticate an otlp export";
+            return Err(invalid("secret", why));
         }
         export.secret = secret.map(|secret| seal("secret", &secret)).transpose()?;
     }
@@ -365,10 +389,7 @@ fn checked_sources(names: &[String]) -> ApiResult<Vec<ExportSource>> {
     Ok(sources)
 }
 
-fn check_secret(kind: ExportKind, secret: &str) -> ApiResult<()> {
-    if kind == ExportKind::Otlp {
-        return Err(invalid("secret", "requires kind webhook; use headers to authenticate an otlp export"));
-    }
+fn check_secret(secret: &str) -> ApiResult<()> {
     if secret.is_empty() || secret.len() > MAX_SECRET_BYTES {
         return Err(invalid("secret", format!("must be 1 to {MAX_SECRET_BYTES} bytes long")));
     }

@@ -30,7 +30,6 @@ pub fn area() -> Area {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct ImportRequest {
     source: Source,
     /// The text of the file.

@@ -233,11 +233,14 @@ async fn update(
     LimitedBody(DefinitionBody(mut definition)): LimitedBody<MAX_BYTES, DefinitionBody>,
 ) -> ApiResult<Json<ModelView>> {
     let org = caller.org.id;
-    let found = store::find(&app.services.db, org, &name, None).await?.ok_or_else(Problem::not_found)?;
-    if definition.name.take().is_some_and(|name| name != found.name) {
+    let found = store::find(&app.services.db, org, &name, None).await?;
+    let (given, known) = (definition.name.take(), found.as_ref().map(|found| &found.name));
+    if given.is_some_and(|given| known.is_some_and(|known| given != *known)) {
         return Err(Problem::field("name", "cannot be changed; create another model and delete this one"));
     }
-    let definition = checked(&caller.org, &found.name, definition)?;
+    // An invalid definition is reported before a missing model.
+    let definition = checked(&caller.org, known.unwrap_or(&name), definition)?;
+    let found = found.ok_or_else(Problem::not_found)?;
     let mut tx = app.services.db.begin().await?;
     let before = store::next_version(&mut tx, org, found.id).await?.ok_or_else(Problem::not_found)?;
     let model = StoredModel {

@@ -115,7 +115,7 @@ pub static SETTINGS: &[Setting] = &[
         "whether URLs of tenants may reach private addresses: allow, deny, or auto (one organization, SQLite, on loopback)",
     ),
     plain("judge_provider", "builtin", "provider of the judge in a new rubric"),
-    plain("judge_model", "rubric-v2", "model of the judge in a new rubric"),
+    plain("judge_model", "rubric-v1", "model of the judge in a new rubric"),
     plain("embed_provider", "builtin", "provider of the embeddings in a new rubric"),
     plain("embed_model", "hash-v1", "embedding model in a new rubric"),
     plain("embed_dims", "256", "embedding dimensions in a new rubric, 1 to 8192"),

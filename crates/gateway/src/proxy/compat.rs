@@ -8,6 +8,7 @@ mod known;
 use bytes::Bytes;
 use gateway_core::accounts::hash_key;
 use gateway_core::compat::{self, Changes, CostPlace, Dialect, Head, Refused, Rewritten, Route};
+use gateway_core::llm::sdk::{KEY_HEADERS, key_in};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
@@ -44,11 +45,15 @@ pub struct CompatCall {
 #[derive(Clone)]
 pub struct ForeignRoute(pub Route);
 
-/// Takes the key from a request below `/compat`. None: the request is not one of another gateway's client.
+/// Takes the key from a request below `/compat`. None: the request is not one of another gateway's client. An error is
+/// for a caller who is known, see `note_key`.
 pub fn enter<B>(served: &[&'static Dialect], request: &mut Request<B>) -> ApiResult<Option<CompatCall>> {
     let Some((found, rest)) = compat::find(request.uri().path()) else { return Ok(None) };
     let is_served = |dialect: &&'static Dialect| served.iter().any(|served| served.name == dialect.name);
-    let dialect = found.filter(is_served).ok_or_else(not_served)?;
+    let Some(dialect) = found.filter(is_served) else {
+        note_key(found.map_or(&KEY_HEADERS[..], |dialect| dialect.keys), request.headers_mut());
+        return Err(not_served());
+    };
     let Rewritten { path, provider, default_provider } = dialect.path(rest);
     let path = match request.uri().query() {
         Some(query) => format!("{path}?{query}"),
@@ -56,7 +61,7 @@ pub fn enter<B>(served: &[&'static Dialect], request: &mut Request<B>) -> ApiRes
     };
     let texts =
         request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default()));
-    let mut head = compat::take_headers(dialect, texts).map_err(problem)?;
+    let mut head = compat::take_headers(dialect, texts);
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
     *request.uri_mut() = path.parse::<Uri>().map_err(|_| Problem::bad_request("the path is invalid"))?;
     let headers = request.headers_mut();
@@ -89,6 +94,15 @@ pub fn enter<B>(served: &[&'static Dialect], request: &mut Request<B>) -> ApiRes
         requested: None,
         dropped: Vec::new(),
     }))
+}
+
+/// Copies a key of this gateway to its own header, from where a client may have put it. It opens nothing: only a caller
+/// with a key is told that the path is not served.
+fn note_key(places: &[&str], headers: &mut HeaderMap) {
+    let key = |name: &&str| key_in(headers.get(*name)?.to_str().ok()?).map(HeaderValue::try_from);
+    if let Some(Ok(key)) = places.iter().find_map(key) {
+        headers.entry(KEY_HEADER).or_insert(key);
+    }
 }
 
 fn not_served() -> Problem {

@@ -22,7 +22,7 @@ use crate::targets::auth::add_credential;
 pub const PROVIDER: HeaderName = HeaderName::from_static("x-gateway-provider");
 pub const CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
 const UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-gateway-upstream-status");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");
 const LOG_ID: HeaderName = HeaderName::from_static("x-gateway-log-id");
 const MODEL: HeaderName = HeaderName::from_static("x-gateway-model");
 const MODEL_NAME: HeaderName = HeaderName::from_static("x-gateway-model-name");

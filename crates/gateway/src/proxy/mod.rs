@@ -114,8 +114,13 @@ impl Proxy<'_> {
         let began = Instant::now();
         let identity = inbound.read_while(identity).await?;
         state.metrics.lane(worker.lane).stage(Stage::Limit, began.elapsed());
+        let with_rate = |mut problem: Problem| {
+            problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
+            problem
+        };
         if let Some(compat) = &mut compat {
-            inbound = compat.rewrite(&mut head, inbound, identity, config.max_body_bytes).await?;
+            let rewritten = compat.rewrite(&mut head, inbound, identity, config.max_body_bytes).await;
+            inbound = rewritten.map_err(with_rate)?;
         }
         let origin = compat.as_ref().map(CompatCall::origin).unwrap_or_default();
         let context = RequestContext { services, state, worker, identity, head: &head, request_id };
@@ -125,10 +130,7 @@ impl Proxy<'_> {
             (Some(compat), Ok(response)) => compat.complete(response, identity).await,
             (Some(compat), Err(problem)) => Err(compat.complete_problem(problem)),
         };
-        response.map_err(|mut problem| {
-            problem.headers.extend(identity.rate.iter().flat_map(rate_headers));
-            problem
-        })
+        response.map_err(with_rate)
     }
 }
 
@@ -159,8 +161,18 @@ async fn run(context: RequestContext<'_>, mut inbound: Inbound, origin: CallOrig
     };
     admit::check_scopes(context, &plan)?;
     admit::check_objects(context, &plan, &path)?;
-    let reservation = budget::reserve(context, &plan, &inbound).await?;
+    let (reservation, refused) = match budget::reserve(context, &plan, &inbound).await {
+        Ok(reservation) => (reservation, None),
+        // The gateway's own calls wait and try again, which would leave a row each time.
+        Err(problem) if origin.source.is_internal() && budget::is_reserved(&problem) => return Err(problem),
+        Err(problem) => (None, Some(problem)),
+    };
     let mut record = Record::open(context, &plan, origin, reservation, started);
+    if let Some(problem) = refused {
+        // The row has the body as far as it has arrived.
+        drop(inbound.into_payload(false, &mut record).await);
+        return Err(rejected(&Attempt::new(&plan, 0), record, problem));
+    }
     plan.sort_targets(context, record.id());
     let payload = match prepare_payload(context, &mut plan, inbound, &mut record).await {
         Ok(payload) => payload,

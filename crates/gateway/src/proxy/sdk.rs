@@ -22,13 +22,13 @@ pub fn format_of<B>(request: &Request<B>) -> Option<ClientFormat> {
     Some(caller_format(rest, request.headers().contains_key("anthropic-version")))
 }
 
-/// Rewrites a request below `/sdk`; others stay as they are.
+/// Rewrites a request below `/sdk`; others stay as they are. On an error the key has been taken, if there is one.
 pub fn enter<B>(request: &mut Request<B>) -> ApiResult<()> {
     let Some(rest) = below(request.uri().path()) else { return Ok(()) };
-    if rest.trim_matches('/').is_empty() {
-        return Err(base_path());
-    }
-    let read = read_path(rest);
+    let read = Some(rest).filter(|rest| !rest.trim_matches('/').is_empty()).map(read_path);
+    // First of all, because other errors are only for callers with a key.
+    take_key(request.headers_mut())?;
+    let read = read.ok_or_else(base_path)?;
     let format = RequestPath::parse(&read.path).client_format();
     let path = match request.uri().query() {
         Some(query) => format!("{}?{query}", read.path),
@@ -36,7 +36,6 @@ pub fn enter<B>(request: &mut Request<B>) -> ApiResult<()> {
     };
     *request.uri_mut() = path.parse::<Uri>().map_err(|_| Problem::bad_request("the path is invalid"))?;
     let headers = request.headers_mut();
-    take_key(headers)?;
     let provider = match read.provider {
         Some(name) => HeaderValue::try_from(name)
             .map_err(|_| Problem::bad_request("the provider in the path is invalid"))?,

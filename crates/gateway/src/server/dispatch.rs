@@ -31,7 +31,7 @@ use crate::memory::RequestMemory;
 use crate::metrics::events::{Stage, Surface};
 use crate::problem::{ApiResult, ErrorFormat, Problem, rate_headers};
 use crate::proxy::compat::{self, CompatCall};
-use crate::proxy::headers::PROVIDER;
+use crate::proxy::headers::{self, PROVIDER};
 use crate::proxy::{ClientRequest, Proxy, Worker, sdk};
 use crate::{api, console};
 
@@ -50,12 +50,14 @@ struct Received {
     compat: Option<CompatCall>,
     /// Below `/sdk`.
     is_sdk: bool,
+    /// Why a request below these two is refused, once the caller is known.
+    refused: Option<Box<Problem>>,
 }
 
 impl Received {
     /// The path was one of clients that are not written for this gateway, so it is never one of its own.
     fn is_client_path(&self) -> bool {
-        self.compat.is_some() || self.is_sdk
+        self.compat.is_some() || self.is_sdk || self.refused.is_some()
     }
 }
 
@@ -68,24 +70,20 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Req
         Some(_) => sdk::enter(&mut request).map(|()| None),
         None => compat::enter(&app.services.config.compat, &mut request),
     };
-    let compat = match entered {
-        Ok(compat) => compat,
-        Err(problem) => {
-            app.proxy.metrics.events.error(Surface::Proxy, problem.code);
-            let mut response = problem.render(proxy_format);
-            response.headers_mut().insert(REQUEST_ID, request_id);
-            return response;
-        }
+    let (compat, refused) = match entered {
+        Ok(compat) => (compat, None),
+        Err(problem) => (None, Some(Box::new(problem))),
     };
     let is_http1 = request.version() <= Version::HTTP_11;
     let path = request.uri().path();
     let is_own_path = api.has_route(path) || console::is_console_path(path);
     let is_sdk = sdk_format.is_some();
-    let is_client_path = compat.is_some() || is_sdk;
-    let mut is_proxied = request.headers().contains_key(PROVIDER) && (is_client_path || !is_own_path);
+    let is_client_path = compat.is_some() || is_sdk || refused.is_some();
+    let is_routed = request.headers().contains_key(PROVIDER) && (is_client_path || !is_own_path);
+    let mut is_proxied = is_routed || refused.is_some();
     let is_api_path = api::is_api_path(path) && !is_client_path;
     let api_format = api::error_format_of(path);
-    let received = Received { request, peer, request_id: request_id.clone(), compat, is_sdk };
+    let received = Received { request, peer, request_id: request_id.clone(), compat, is_sdk, refused };
     let events = &app.proxy.metrics.events;
     // Boxed, because the future of a proxied request is large and would be moved with every future around it. Made where
     // it stays: `Box::pin` makes it on the stack and copies all of its 14 KB, which nothing has filled yet.
@@ -101,7 +99,12 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Req
         }
         Err(problem) => {
             events.error(if is_proxied { Surface::Proxy } else { Surface::Api }, problem.code);
-            problem.render(if is_proxied { proxy_format } else { api_format })
+            let mut response = problem.render(if is_proxied { proxy_format } else { api_format });
+            if is_proxied {
+                // Also where the request failed before there was a record.
+                response.headers_mut().insert(headers::REQUEST_ID, request_id.clone());
+            }
+            response
         }
     };
     if !(is_proxied && response.headers().contains_key(REQUEST_ID)) {
@@ -119,9 +122,16 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Req
 }
 
 /// `is_proxied` becomes true for a request that names no provider, if the organization has a default one.
-async fn route(dispatcher: &Dispatcher, received: Received, is_proxied: &mut bool) -> ApiResult<Response> {
+async fn route(
+    dispatcher: &Dispatcher,
+    mut received: Received,
+    is_proxied: &mut bool,
+) -> ApiResult<Response> {
     let Dispatcher { handlers: Handlers { app, api, console, tls: _ }, worker } = dispatcher;
     let access = &app.proxy.access;
+    if let Some(problem) = received.refused.take() {
+        return Err(refuse(app, &received, *problem).await);
+    }
     let request = &received.request;
     let path = request.uri().path();
     if console::is_console_path(path) && !received.is_client_path() {
@@ -172,6 +182,23 @@ async fn route(dispatcher: &Dispatcher, received: Received, is_proxied: &mut boo
 fn may_have_default_provider(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     !matches!(first, "" | "api" | "mcp" | "scim" | "s" | "console")
+}
+
+/// What the caller of a request that was refused by its path or headers gets: who is not known learns no more than that.
+async fn refuse(app: &App, received: &Received, mut problem: Problem) -> Problem {
+    if problem.status == StatusCode::UNAUTHORIZED {
+        return problem;
+    }
+    let counted = async {
+        let mut identity = authenticate(app, received).await?;
+        app.proxy.access.count_request(&mut identity).await?;
+        Ok::<_, Problem>(identity.rate)
+    };
+    match counted.await {
+        Ok(rate) => problem.headers.extend(rate.iter().flat_map(rate_headers)),
+        Err(denied) => problem = denied,
+    }
+    problem
 }
 
 async fn authenticate(app: &App, received: &Received) -> ApiResult<Identity> {

@@ -249,3 +249,17 @@ async fn plan_is_pro(app: TestApp) {
     let signup = app.post(SIGNUP, ada()).send().await.expect(201);
     assert_eq!(signup["org"]["plan"], "pro");
 }
+
+on_both!(slugs_that_mean_something_else_are_not_taken, |app| async move {
+    let founder = app.signup("acme").await;
+    for slug in ["shelf", "gateway"] {
+        assert_field_error(&app.post(SIGNUP, with(&ada(), "org_slug", slug)).send().await, "org_slug");
+        let named = json!({"org_name": "Acme", "org_slug": slug});
+        assert_field_error(&app.post(SETUP, named).send().await, "org_slug");
+        let named = json!({"name": "Acme", "slug": slug});
+        let refused = app.post("/api/v1/orgs", named).bearer(&founder.token).send().await;
+        assert_field_error(&refused, "slug");
+        let made = app.post(SETUP, json!({"org_name": slug})).send().await.expect(201);
+        assert!(made["org"]["slug"].as_str().unwrap().starts_with(&format!("{slug}-")), "{made}");
+    }
+});

@@ -151,3 +151,18 @@ on_both!(applications_come_in_pages, |app| async move {
     let rest = app.get(&path).bearer(&ada.token).send().await.expect(200);
     assert_eq!(rest, json!({"apps": [first], "next_cursor": null}));
 });
+
+on_both!(a_wrong_change_is_refused_before_a_missing_application, |app| async move {
+    let ada = app.signup("acme").await;
+    let missing = format!("{}/{}", apps_of(&ada), uuid::Uuid::new_v4());
+    let put = |body: Value| app.put(&missing, body).bearer(&ada.token).send();
+    for (body, named) in [
+        (json!({"name": ""}), "name"),
+        (json!({"description": "x".repeat(4_001)}), "description"),
+        (json!({"team_id": uuid::Uuid::new_v4()}), "team_id"),
+    ] {
+        let error = put(body).await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().starts_with(named), "{error}");
+    }
+    put(json!({"name": "bot", "team_id": null})).await.expect_error(404, "not_found");
+});

@@ -82,7 +82,9 @@ async fn a_caller_that_hangs_up_pays_for_what_was_used_and_for_no_more() {
         assert!(held["message"].as_str().unwrap().contains("reserved"), "{held}");
         drop(raw);
         proxy.upstream.wait_for_aborts(1, WAIT_TIMEOUT).await;
-        proxy.only_row().await;
+        let rows = proxy.wait_for_rows(2).await;
+        let statuses: Vec<_> = rows.iter().map(|row| &row["status"]).collect();
+        assert_eq!(statuses, [&json!(499), &json!(403)]);
         assert!(near(spent(&proxy.app, &proxy.ada.api_key, &path).await, 0.0));
         // In the middle of the stream, the usage so far counts.
         let text = json!({"choices": [{"index": 0, "delta": {"content": "y".repeat(400)}}]}).to_string();

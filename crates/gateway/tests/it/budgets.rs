@@ -129,7 +129,6 @@ on_both!(what_makes_no_sense_is_refused_by_its_name, |app| async move {
         (json!({"hard_limit_usd": null}), "hard_limit_usd"),
         (json!({"soft_limit_usd": 2}), "soft_limit_usd"),
         (json!({"soft_limit_usd": 0}), "soft_limit_usd"),
-        (json!({"hard_limit": 1}), "hard_limit"),
     ] {
         let mut body = org_budget(1.0);
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -396,8 +395,67 @@ async fn what_was_spent_outlives_a_restart_and_is_counted_once() {
         assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], COST));
         proxy.chat(&ask()).send().await.expect(200);
         proxy.chat(&ask()).send().await.expect_error(403, "budget_exceeded");
-        proxy.wait_for_rows(2).await;
+        proxy.wait_for_rows(3).await;
         assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], 2.0 * COST));
         assert_eq!(events(&proxy.app, &proxy.ada.org_id, 1).await.len(), 1);
+    }
+}
+
+on_both!(what_was_read_can_be_put_back_and_unknown_fields_are_ignored, |app| async move {
+    let ada = app.signup("acme").await;
+    let mut body = org_budget(2.0);
+    body["colour"] = json!("red");
+    let mut made = create(&app, &ada, body).await.expect(201);
+    let one = format!("{}/{}", path(&ada), made["id"].as_str().unwrap());
+    made["hard_limit_usd"] = json!(3.0);
+    let changed = app.put(&one, made.clone()).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(changed, made);
+    // A misspelt limit alone is none.
+    let misspelt = json!({"scope": "org", "period": "daily", "hard_limit": 1});
+    create(&app, &ada, misspelt).await.expect_error(400, "bad_request");
+});
+
+on_both!(a_wrong_limit_of_the_list_is_named, |app| async move {
+    let ada = app.signup("acme").await;
+    create(&app, &ada, org_budget(2.0)).await.expect(201);
+    let list = |query: &str| app.get(&format!("{}?{query}", path(&ada))).bearer(&ada.token).send();
+    for query in ["limit=abc", "limit=0", "limit=1.5&user=ada"] {
+        let error = list(query).await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().starts_with("limit: "), "{query}: {error}");
+    }
+    for query in ["limit=", "limit=1", "limit=1&user="] {
+        let found = list(query).await.expect(200);
+        assert_eq!(found["budgets"].as_array().unwrap().len(), 1, "{query}: {found}");
+    }
+});
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_request_has_a_row_without_cost_or_attempts() {
+    for backend in Backend::BOTH {
+        let proxy = started(backend).await;
+        let made = create(&proxy.app, &proxy.ada, org_budget(COST)).await.expect(201);
+        proxy.chat(&ask()).send().await.expect(200);
+        let refused = proxy.chat(&ask()).send().await;
+        let error = refused.expect_error(403, "budget_exceeded");
+        assert_eq!(error["budget_id"], made["id"]);
+        assert_eq!(refused.header("x-gateway-budget-remaining"), Some("0"));
+        assert!(refused.header("x-gateway-request-id").is_some());
+        let row = proxy.log_row(&refused).await;
+        assert_eq!((&row["status"], &row["error_code"]), (&json!(403), &json!("budget_exceeded")), "{row}");
+        assert_eq!((&row["cost_usd"], &row["prompt_tokens"]), (&Value::Null, &Value::Null));
+        assert_eq!((&row["attempts"], &row["model"]), (&json!([]), &json!("gpt-4o")));
+        assert_eq!((&row["request"], &row["request_stored"]), (&ask(), &json!("full")), "{row}");
+        assert_eq!(proxy.wait_for_rows(2).await.len(), 2);
+        assert_eq!(proxy.upstream.requests().len(), 1);
+        // Nothing is held for it or counted.
+        assert!(near(&get(&proxy.app, &proxy.ada, &made["id"]).await["spent_usd"], COST));
+        let one = format!("{}/{}", path(&proxy.ada), made["id"].as_str().unwrap());
+        let more = json!({"hard_limit_usd": 2.0 * COST});
+        proxy.app.put(&one, more).bearer(&proxy.ada.token).send().await.expect(200);
+        proxy.chat(&ask()).send().await.expect(200);
+        // A refusal by scopes comes first.
+        let limited = proxy.key(&["provider:anthropic"]).await;
+        ask_with(&proxy, &limited).send().await.expect_error(403, "scope_denied");
+        assert_eq!(proxy.wait_for_rows(3).await.len(), 3);
     }
 }

@@ -36,6 +36,40 @@ async fn a_dialect_that_is_not_named_is_not_served() {
 }
 
 #[tokio::test]
+async fn only_callers_who_are_known_learn_why_a_request_is_refused() {
+    for backend in Backend::BOTH {
+        let proxy = ProxyFixture::start_with(backend, &[("GATEWAY_COMPAT", "portkey")]).await;
+        let unknown = format!("sk-gateway-{}", "0".repeat(64));
+        let body = json!({"model": "gpt-4o", "messages": []});
+        for path in ["/compat/litellm/v1/chat/completions", "/compat/nginx/v1/x", "/compat/helicone/v1/x"] {
+            let call = || post(&proxy, path, body.clone());
+            call().send().await.expect_error(401, "unauthorized");
+            call().bearer(&unknown).send().await.expect_error(401, "unauthorized");
+            call().bearer("sk-imported").send().await.expect_error(401, "unauthorized");
+            call().key(&proxy.ada.api_key).send().await.expect_error(404, "not_found");
+            call().bearer(&proxy.ada.token).send().await.expect_error(404, "not_found");
+        }
+        let call = post(&proxy, "/compat/helicone/v1/x", body.clone());
+        let bearer = format!("Bearer {}", proxy.ada.api_key);
+        let told = call.header("helicone-auth", &bearer).send().await;
+        let error = told.expect_error(404, "not_found");
+        assert_eq!((&error["error_code"], &error["error"]), (&error["code"], &error["message"]));
+        assert!(told.header("x-ratelimit-limit").is_some(), "a caller who is known is counted");
+        // A header of another dialect, below a dialect that is served.
+        let call = || {
+            let call = post(&proxy, "/compat/portkey/v1/chat/completions", body.clone());
+            call.header("helicone-user-id", "u")
+        };
+        call().header("x-portkey-api-key", &unknown).send().await.expect_error(401, "unauthorized");
+        let refused = call().header("x-portkey-api-key", &proxy.ada.api_key).send().await;
+        let error = refused.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains("helicone-user-id"), "{error}");
+        assert!(refused.header("x-ratelimit-limit").is_some());
+        assert_eq!(proxy.upstream.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
 async fn clients_of_litellm_need_only_another_base_url_and_key() {
     for backend in Backend::BOTH {
         let proxy = start(backend).await;

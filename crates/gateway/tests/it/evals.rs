@@ -198,3 +198,22 @@ on_both!(a_scoped_key_cannot_call_other_models_through_a_run, |app| async move {
     let run = format!("/api/v1/evals/{}/run", large["id"]);
     app.post(&run, json!({})).key(&key.raw).send().await.expect_error(403, "scope_denied");
 });
+
+on_both!(a_wrong_change_is_refused_before_a_missing_eval, |app| async move {
+    let ada = app.signup("acme").await;
+    let put = |body: Value| app.put("/api/v1/evals/4711", body).bearer(&ada.token).send();
+    for (body, named) in [
+        (json!({"type": "magic"}), "type"),
+        (json!({"name": ""}), "name"),
+        (json!({"sample_rate": 2}), "sample_rate"),
+        (json!({"type": "static", "evaluator": "magic", "config": {}}), "magic"),
+    ] {
+        let error = put(body.clone()).await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().contains(named), "{body}: {error}");
+    }
+    let pattern = json!({"type": "static", "evaluator": "regex", "config": {"pattern": "("}});
+    put(pattern).await.expect_error(422, "validation_error");
+    // Whether this is right depends on the stored evaluator.
+    put(json!({"config": {"pattern": "("}})).await.expect_error(404, "not_found");
+    put(is_json()).await.expect_error(404, "not_found");
+});

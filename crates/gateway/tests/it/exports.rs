@@ -225,3 +225,22 @@ on_both!(concurrent_requests_do_not_exceed_the_limit, |app| async move {
     }
     app.post(EXPORTS, otlp()).bearer(&eve.token).send().await.expect(201);
 });
+
+on_both!(a_wrong_change_is_refused_before_a_missing_export, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let missing = format!("{EXPORTS}/{}", missing_id().as_str().unwrap());
+    for (field, value) in [
+        ("kind", json!("bogus")),
+        ("name", json!("")),
+        ("endpoint", json!("ftp://example.com")),
+        ("include_sources", json!([])),
+        ("secret", json!("")),
+        ("headers", json!({"a b": "x"})),
+    ] {
+        let answer = app.put(&missing, json!({field: value})).bearer(&ada.token).send().await;
+        assert_refused(&answer, 400, "invalid_config", field);
+    }
+    // Whether it may have a secret depends on the stored kind.
+    let valid = json!({"name": "x", "secret": "whsec_c2VjcmV0"});
+    assert_refused(&app.put(&missing, valid).bearer(&ada.token).send().await, 404, "not_found", "");
+});

@@ -117,6 +117,8 @@ on_both!(imports_are_for_admins_and_malformed_ones_are_refused, |app| async move
     let error = import(&app, &ada, wrong).await.expect_error(400, "bad_request");
     assert!(error["message"].as_str().unwrap().contains("YAML"));
     import(&app, &ada, json!({"source": "nginx", "data": ""})).await.expect_error(400, "bad_request");
+    let more = json!({"source": "litellm", "data": "model_list: []", "comment": "ours"});
+    assert_eq!(import(&app, &ada, more).await.expect(200)["applied"], false, "unknown fields are ignored");
 });
 
 on_both!(limits_are_imported_with_their_keys_and_models, |app| async move {

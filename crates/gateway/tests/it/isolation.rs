@@ -194,7 +194,7 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
     if method == Method::POST || method == Method::PUT {
-        // Budgets, limits, alerts and models reject unknown fields.
+        // Some need more, and limits and models reject unknown fields.
         call = call.json(if path.contains("/budgets") {
             json!({"hard_limit_usd": 1})
         } else if path.contains("/limits") {

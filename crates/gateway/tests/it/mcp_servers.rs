@@ -263,3 +263,41 @@ on_both!(
         assert_eq!(server.all_received().len(), 0);
     }
 );
+
+on_both!(a_wrong_change_is_refused_before_a_missing_server, |app| async move {
+    let ada = app.signup("acme").await;
+    let url = "http://127.0.0.1:9/mcp";
+    let put = |body: Value| app.put(&one(&ada, "absent"), body).bearer(&ada.token).send();
+    for (body, field) in [
+        (json!({"timeout_ms": 700_000}), "timeout_ms"),
+        (json!({"url": "ftp://x"}), "url"),
+        (json!({"headers": {"Mcp-Name": "x"}}), "headers"),
+        (json!({"auth": {"type": "per_user_headers", "names": []}}), "auth.names"),
+        (
+            json!({"auth": {"type": "client_credentials", "token_url": "x", "client_id": "c"}}),
+            "auth.token_url",
+        ),
+    ] {
+        let error = put(body).await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().starts_with(field), "{field}: {error}");
+    }
+    // The stored secret may be kept, if there is one.
+    let kept = json!({"type": "client_credentials", "token_url": url, "client_id": "c"});
+    put(json!({"auth": kept})).await.expect_error(404, "not_found");
+});
+
+on_both!(a_wrong_type_is_named_and_not_repeated, |app| async move {
+    let ada = app.signup("acme").await;
+    let url = "http://127.0.0.1:9/mcp";
+    for (body, field) in [
+        (json!({"name": "x", "url": 31_415_926}), "url"),
+        (json!({"name": 31_415_926, "url": url}), "name"),
+        (json!({"name": "x", "url": url, "headers": {"a": 31_415_926}}), "headers.a"),
+        (json!({"name": "x", "url": url, "timeout_ms": "31415926"}), "timeout_ms"),
+    ] {
+        let error = create(&app, &ada, body).await.expect_error(400, "bad_request");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{field}: ")), "{field}: {error}");
+        assert!(!message.contains("31415926"), "{error}");
+    }
+});

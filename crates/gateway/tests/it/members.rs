@@ -304,3 +304,13 @@ on_both!(changes_of_members_emit_events, |app| async move {
     assert_eq!(told, expected.map(|(kind, data)| (kind.to_owned(), data)));
     assert!(app.events(&bob.org_id).await.iter().all(|(kind, _)| !kind.starts_with("user.")));
 });
+
+on_both!(only_admins_see_open_invitations_in_the_list_of_members, |app| async move {
+    let ada = app.signup("acme").await;
+    invite(&app, &ada, "new@example.com", "viewer").await.expect(201);
+    for (role, count) in [("viewer", 0), ("member", 0), ("admin", 1), ("owner", 1)] {
+        let reader = app.join(&ada, role).await;
+        let list = app.get(&members_of(&ada)).bearer(&reader.token).send().await.expect(200);
+        assert_eq!(list["invitations"].as_array().unwrap().len(), count, "{role}: {list}");
+    }
+});

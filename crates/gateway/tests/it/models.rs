@@ -240,3 +240,21 @@ on_both!(viewers_read_and_admins_write, |app| async move {
     let as_admin = Account { token: admin.token, ..ada.clone() };
     update(&app, &as_admin, "m", to("y")).send().await.expect(200);
 });
+
+on_both!(a_wrong_definition_is_refused_before_a_missing_model, |app| async move {
+    let ada = app.signup("acme").await;
+    let with = |fields: Value| {
+        let mut target = json!({"provider": "openai", "model": "x"});
+        target.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"targets": [target]})
+    };
+    let heavy = with(json!({"weight": 5_000}));
+    let error = update(&app, &ada, "absent", heavy).send().await.expect_error(400, "bad_request");
+    assert!(error["message"].as_str().unwrap().contains("weight"), "{error}");
+    let nobody = with(json!({"provider": "nobody"}));
+    update(&app, &ada, "absent", nobody).send().await.expect_error(422, "validation_error");
+    update(&app, &ada, "absent", to("x")).send().await.expect_error(404, "not_found");
+    update(&app, &ada, "absent", named("another", "x")).send().await.expect_error(404, "not_found");
+    // The star of the name decides on the star of a target.
+    update(&app, &ada, "absent*", to("*")).send().await.expect_error(404, "not_found");
+});

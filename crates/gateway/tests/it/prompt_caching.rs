@@ -65,7 +65,8 @@ async fn marks_are_added_where_a_setting_or_a_header_asks_for_them() {
         assert_eq!(marked.matches(MARK).count(), 2, "{marked}");
         // Everything else keeps its bytes.
         assert_eq!(marked.replace(MARK, ""), plain);
-        set(&proxy, json!({"prompt_cache": {"mode": "auto"}})).await;
+        // An unknown field is ignored.
+        set(&proxy, json!({"prompt_cache": {"mode": "auto", "colour": "red"}})).await;
         assert_eq!(marks(&proxy, ask(&proxy)).await, (marked, json!(2)));
         let off = ask(&proxy).header("x-gateway-prompt-cache", "off");
         assert_eq!(marks(&proxy, off).await, (plain.clone(), Value::Null));

@@ -253,3 +253,22 @@ fn files_below(directory: &Path) -> Vec<(String, Vec<u8>)> {
     }
     files
 }
+
+on_both!(a_wrong_change_is_refused_before_a_missing_provider, |app| async move {
+    let ada = app.signup("acme").await;
+    for (body, named) in [
+        (json!({"base_url": "ftp://x"}), "base_url"),
+        (json!({"path_prefix": "v1/"}), "path_prefix"),
+        (json!({"api_key": ""}), "api_key"),
+        (json!({"api_keys": [{"label": "a b", "api_key": "x"}]}), "api_keys"),
+        (json!({"api_keys": [{"label": "a", "api_key": "x", "weight": 0}]}), "api_keys"),
+        (json!({"headers": {"Host": "x"}}), "headers"),
+        (json!({"models": [""]}), "models"),
+    ] {
+        let error = update(&app, &ada, "absent", body).await.expect_error(400, "bad_request");
+        assert!(error["message"].as_str().unwrap().starts_with(named), "{error}");
+    }
+    // Whether a key may be left out depends on what is stored.
+    let valid = json!({"base_url": "https://example.com/", "api_keys": [{"label": "a"}]});
+    update(&app, &ada, "absent", valid).await.expect_error(404, "not_found");
+});

@@ -315,3 +315,25 @@ async fn where_a_provider_uses_our_names_both_are_passed_on() {
     assert_eq!(answer.header("x-upstream-x-gateway-other"), Some("theirs"));
     assert_eq!((answer.header("x-hop"), answer.header("keep-alive")), (None, None));
 }
+
+#[tokio::test]
+async fn every_error_of_a_proxied_request_carries_its_request_id() {
+    for backend in Backend::BOTH {
+        let proxy = ProxyFixture::start_with(backend, &[]).await;
+        let limited = proxy.key(&["provider:anthropic"]).await;
+        let body = json!({"model": "gpt-4o", "messages": []}).to_string();
+        let by = |key: &str, provider: &str| {
+            let call = proxy.app.call(Method::POST, "/v1/chat/completions").key(key);
+            call.header("x-gateway-provider", provider).raw(body.clone())
+        };
+        for (call, status) in [
+            (by(&proxy.ada.api_key, "nobody"), 400),
+            (by(&limited, "openai"), 403),
+            (by("sk-gateway-of-nobody", "openai"), 401),
+        ] {
+            let answer = call.header("x-request-id", "mine-1").send().await;
+            assert_eq!(answer.status, status, "{}", answer.text());
+            assert_eq!(answer.header("x-gateway-request-id"), Some("mine-1"), "{status}");
+        }
+    }
+}

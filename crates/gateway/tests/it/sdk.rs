@@ -113,8 +113,17 @@ on_both!(the_version_may_be_missing_and_azures_path_works, |app| async move {
         assert_eq!(answer.expect(200)["choices"][0]["message"]["content"], SANDBOX_ANSWER, "{path}");
     }
     for path in ["/sdk", "/sdk/"] {
-        let found = app.get(path).send().await.expect(404);
-        assert_eq!(found["error"]["code"], "not_found");
+        let found = app.get(path).bearer(&ada.api_key).send().await;
+        assert_eq!(found.expect(404)["error"]["code"], "not_found");
+        assert!(found.header("x-ratelimit-limit").is_some(), "a caller who is known is counted");
+        // What there is, is told to callers only.
+        let unknown = format!("sk-gateway-{}", "0".repeat(64));
+        for credential in [ada.token.as_str(), unknown.as_str()] {
+            let refused = app.get(path).bearer(credential).send().await.expect(401);
+            assert_eq!(refused["error"]["code"], "unauthorized");
+        }
+        let refused = app.get(path).send().await.expect(401);
+        assert_eq!(refused["error"]["code"], "unauthorized");
     }
 });
 

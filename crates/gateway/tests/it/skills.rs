@@ -315,7 +315,7 @@ on_both!(a_rubric_is_seeded_once_and_changed_in_part, ENTERPRISE, |app| async mo
         .map(|f| rubric[f].clone());
     assert_eq!(
         chosen,
-        [json!("builtin"), json!("rubric-v2"), json!("builtin"), json!("hash-v1"), json!(256)]
+        [json!("builtin"), json!("rubric-v1"), json!("builtin"), json!("hash-v1"), json!(256)]
     );
     assert_eq!(
         (&rubric["pass_threshold"], &rubric["allowed_verdict_sources"]),
@@ -427,4 +427,21 @@ on_both!(the_file_is_served_as_agents_load_it, ENTERPRISE, |app| async move {
         .await;
     assert_eq!(call.status, 200);
     assert_ne!(call.header("etag"), Some(etag.as_str()));
+});
+
+on_both!(a_wrong_change_is_refused_before_a_missing_skill, ENTERPRISE, |app| async move {
+    let ada = app.signup("acme").await;
+    let missing = format!("/api/v1/skills/{}", missing_id().as_str().unwrap());
+    let put = |body: Value| app.put(&missing, body).bearer(&ada.token).send();
+    for wrong in [
+        json!({"name": "Not Kebab"}),
+        json!({"description": " "}),
+        json!({"description": "x".repeat(1_025)}),
+        json!({"raw_source": "no frontmatter"}),
+    ] {
+        assert_coded(&put(wrong).await, 400, "invalid_frontmatter");
+    }
+    assert_coded(&put(json!({"body": "x".repeat(2 << 20)})).await, 400, "invalid_body");
+    let valid = json!({"name": "kebab-case", "headline": null, "body": "# A"});
+    assert_coded(&put(valid).await, 404, "not_found");
 });

@@ -28,7 +28,7 @@ on_both!(every_version_is_judged_by_itself_and_again_when_asked, ENTERPRISE, |ap
     assert_eq!((&first["rubric_config_id"], &first["skill_version"]), (&rubric["id"], &json!(1)));
     assert_eq!(
         (&first["judge_provider"], &first["judge_model"], &first["source"]),
-        (&json!("builtin"), &json!("rubric-v2"), &json!("internal"))
+        (&json!("builtin"), &json!("rubric-v1"), &json!("internal"))
     );
     let axes = first["axes"].as_object().unwrap();
     assert_eq!(axes.keys().map(String::as_str).collect::<Vec<_>>(), AXES);
@@ -335,3 +335,17 @@ async fn several_nodes_judge_each_version_once() {
     second.services.tasks.begin_stop();
     second.finish_stop(Duration::from_secs(5)).await;
 }
+
+on_both!(a_rubric_that_names_another_version_of_the_judge_goes_on_working, ENTERPRISE, |app| async move {
+    let ada = app.signup("acme").await;
+    let changed =
+        app.change_rubric(&ada, json!({"judge_provider": "builtin", "judge_model": "rubric-v2"})).await;
+    assert_eq!(changed["judge_model"], "rubric-v2");
+    let skill = app.skill(&ada, json!({"raw_source": GOOD})).await;
+    let verdict = app.wait_for_verdicts(&ada, &skill, 1).await.remove(0);
+    assert_eq!(
+        (&verdict["passed"], &verdict["judge_model"]),
+        (&json!(true), &json!("rubric-v1")),
+        "{verdict}"
+    );
+});

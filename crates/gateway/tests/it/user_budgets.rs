@@ -108,7 +108,8 @@ async fn a_default_holds_for_each_user_and_a_budget_of_a_user_replaces_it() {
         let of_vip = budgets_of(app, ada, "vip").await;
         assert_eq!((of_vip.len(), &of_vip[0]["id"]), (1, &own["id"]));
         assert!(near(&of_vip[0]["spent_usd"], 4.0 * COST), "{of_vip:?}");
-        proxy.wait_for_rows(11).await;
+        // 11 that were answered, and 4 that were refused.
+        proxy.wait_for_rows(15).await;
         let summary = app.get("/api/v1/users/vip/summary").key(&ada.api_key).send().await.expect(200);
         assert_eq!(summary["budgets"], json!(of_vip));
         let list = app.get(&path(ada)).key(&ada.api_key).send().await.expect(200);

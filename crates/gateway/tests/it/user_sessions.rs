@@ -61,6 +61,8 @@ on_both!(sessions_are_listed_and_ended_one_by_one, |app| async move {
     foreign.expect_error(404, "not_found");
     assert_eq!((foreign.status, &foreign.body), (missing.status, &missing.body));
     app.delete(&format!("{SESSIONS}/7")).bearer(&bob.token).send().await.expect_error(400, "bad_request");
+    // The role comes before the parameter.
+    app.delete(&format!("{SESSIONS}/7")).key(&bob.api_key).send().await.expect_error(403, "forbidden");
 
     let ended = app.delete(&path(&rows[1]["id"])).bearer(&other).send().await.expect(200);
     assert_eq!(ended, json!({"deleted": true}));

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// Whether the gateway marks the parts of prompts that providers shall cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct PromptCache {
     #[serde(default)]

@@ -15,8 +15,9 @@ use std::fmt::Write as _;
 use super::SkillSource;
 use super::rubric::{Axes, Axis, Rubric, rounded};
 
-/// The version of the built-in judge's rules. Any change of scores needs a new version.
-pub const RUBRIC_VERSION: &str = "rubric-v2";
+/// The name of the built-in judge, which its verdicts show and new rubrics have. Rubrics that name another version are
+/// judged by the same rules.
+pub const RUBRIC_VERSION: &str = "rubric-v1";
 
 /// How far below the threshold the score of an unsafe or copied skill is capped.
 const MARGIN: f64 = 0.01;

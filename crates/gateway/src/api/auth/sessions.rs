@@ -138,8 +138,8 @@ pub(super) async fn list_sessions(
 
 pub(super) async fn end_session(
     app: Audited,
-    PathParam(id): PathParam<TokenId>,
     person: SessionUser,
+    PathParam(id): PathParam<TokenId>,
 ) -> ApiResult<Json<Deleted>> {
     let mut tx = app.services.db.begin().await?;
     user_sessions::end(&mut tx, person.id, id).await?.ok_or_else(Problem::not_found)?;

@@ -12,10 +12,10 @@ use crate::mcp_servers::Secrets;
 use crate::problem::{ApiResult, Problem};
 
 /// How the gateway authenticates at the server.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schemars(rename = "NewMcpAuth")]
-enum NewAuth {
+pub enum NewAuth {
     None,
     Headers {
         /// Write-only: sent with every request.
@@ -34,36 +34,36 @@ enum NewAuth {
     },
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "McpServerChange")]
 pub struct ServerChange {
     /// The endpoint, such as https://mcp.example.com/mcp.
     pub url: Option<String>,
-    transport: Option<Transport>,
-    auth: Option<NewAuth>,
+    pub transport: Option<Transport>,
+    pub auth: Option<NewAuth>,
     /// Write-only: further headers that are sent with every request. Replaces the whole set; null removes it.
     #[serde(default, deserialize_with = "double_option")]
-    headers: Option<Option<BTreeMap<String, String>>>,
+    pub headers: Option<Option<BTreeMap<String, String>>>,
     /// `claims`: a signed token in `X-Gateway-Identity` tells the server who calls.
-    identity: Option<CallerIdentity>,
+    pub identity: Option<CallerIdentity>,
     /// Names of headers of the caller that are sent on.
-    forward_headers: Option<Vec<String>>,
+    pub forward_headers: Option<Vec<String>>,
     /// Patterns with `*` for the tools that are offered; empty for all.
-    allow: Option<Vec<String>>,
+    pub allow: Option<Vec<String>>,
     /// Patterns with `*` for tools that are never offered.
-    deny: Option<Vec<String>>,
+    pub deny: Option<Vec<String>>,
     /// Only tools that say that they change nothing (`annotations.readOnlyHint`).
-    read_only: Option<bool>,
+    pub read_only: Option<bool>,
     /// A tool that is new or has changed is hidden until it is approved.
-    pin: Option<bool>,
+    pub pin: Option<bool>,
     /// Up to 600000. Default: 60000. Progress of a call begins it again.
-    timeout_ms: Option<u64>,
+    pub timeout_ms: Option<u64>,
     /// By tool, in USD for a call.
-    prices: Option<BTreeMap<String, f64>>,
+    pub prices: Option<BTreeMap<String, f64>>,
     /// What agents are told about the server, in place of its own text; null for its own.
     #[serde(default, deserialize_with = "double_option")]
-    instructions: Option<Option<String>>,
-    enabled: Option<bool>,
+    pub instructions: Option<Option<String>>,
+    pub enabled: Option<bool>,
 }
 
 impl ServerChange {
@@ -102,6 +102,12 @@ impl ServerChange {
         let headers = !had.headers.is_empty() && self.headers.is_none();
         let auth = (!had.auth_headers.is_empty() || had.client_secret.is_some()) && !self.secret_names()[0].1;
         Some(headers || auth)
+    }
+
+    /// Checks what does not depend on the stored server, which may have a secret that the change leaves out.
+    pub fn check(&self) -> ApiResult<()> {
+        let mut secrets = Secrets { client_secret: Some("stored".into()), ..Secrets::default() };
+        self.clone().apply(&mut Definition::default(), &mut secrets)
     }
 
     /// Checks the change and applies it.

@@ -4,8 +4,10 @@ mod change;
 mod tools;
 mod view;
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
-use gateway_core::mcp::{Definition, MAX_SERVERS, check_server_name};
+use gateway_core::mcp::{CallerIdentity, Definition, MAX_SERVERS, Transport, check_server_name};
 use gateway_store::mcp_servers::{self as store, McpServer};
 use gateway_store::{mcp_approved_tools, mcp_connections, orgs};
 use schemars::JsonSchema;
@@ -20,7 +22,7 @@ use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::mcp_servers::{Secrets, key_of};
 use crate::problem::{ApiResult, Problem};
-use change::ServerChange;
+use change::{NewAuth, ServerChange};
 use view::ServerView;
 
 pub fn area() -> Area {
@@ -92,8 +94,55 @@ async fn get(
 struct NewServer {
     /// 1 to 32 lowercase letters, digits or '-'; it begins the names of the server's tools.
     name: String,
-    #[serde(flatten)]
-    change: ServerChange,
+    /// The endpoint, such as https://mcp.example.com/mcp.
+    url: Option<String>,
+    transport: Option<Transport>,
+    auth: Option<NewAuth>,
+    /// Write-only: further headers that are sent with every request.
+    headers: Option<BTreeMap<String, String>>,
+    /// `claims`: a signed token in `X-Gateway-Identity` tells the server who calls.
+    identity: Option<CallerIdentity>,
+    /// Names of headers of the caller that are sent on.
+    forward_headers: Option<Vec<String>>,
+    /// Patterns with `*` for the tools that are offered; empty for all.
+    allow: Option<Vec<String>>,
+    /// Patterns with `*` for tools that are never offered.
+    deny: Option<Vec<String>>,
+    /// Only tools that say that they change nothing (`annotations.readOnlyHint`).
+    read_only: Option<bool>,
+    /// A tool that is new or has changed is hidden until it is approved.
+    pin: Option<bool>,
+    /// Up to 600000. Default: 60000. Progress of a call begins it again.
+    timeout_ms: Option<u64>,
+    /// By tool, in USD for a call.
+    prices: Option<BTreeMap<String, f64>>,
+    /// What agents are told about the server, in place of its own text.
+    instructions: Option<String>,
+    enabled: Option<bool>,
+}
+
+impl NewServer {
+    fn into_change(self) -> (String, ServerChange) {
+        let Self { name, url, transport, auth, headers, identity, forward_headers, .. } = self;
+        let Self { allow, deny, read_only, pin, timeout_ms, prices, instructions, enabled, .. } = self;
+        let change = ServerChange {
+            url,
+            transport,
+            auth,
+            headers: Some(headers),
+            identity,
+            forward_headers,
+            allow,
+            deny,
+            read_only,
+            pin,
+            timeout_ms,
+            prices,
+            instructions: Some(instructions),
+            enabled,
+        };
+        (name, change)
+    }
 }
 
 async fn create(
@@ -101,7 +150,7 @@ async fn create(
     caller: InOrg<Admin>,
     Body(request): Body<NewServer>,
 ) -> ApiResult<Created<ServerView>> {
-    let NewServer { name, change } = request;
+    let (name, change) = request.into_change();
     check_server_name(&name).map_err(|why| Problem::field("name", why))?;
     if change.url.is_none() {
         return Err(Problem::field("url", "is required"));
@@ -136,6 +185,8 @@ async fn update(
     Body(change): Body<ServerChange>,
 ) -> ApiResult<Json<ServerView>> {
     let (org, vault) = (caller.org.id, &app.services.vault);
+    // An invalid change is reported before a missing server.
+    change.check()?;
     let mut tx = app.services.db.begin().await?;
     let mut server = store::find_for_update(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
     let before = ServerView::of(&app, &caller, server.clone());

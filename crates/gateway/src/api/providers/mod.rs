@@ -30,8 +30,8 @@ use crate::targets::BaseUrl;
 use crate::targets::probe::probe;
 use crate::vault::encryption_context;
 use validate::{
-    check_models, check_provider_name, check_secret, checked_api_keys, checked_base_url, checked_headers,
-    checked_kind, checked_path_prefix,
+    check_api_keys, check_headers, check_models, check_path_prefix, check_provider_name, check_secret,
+    checked_base_url, checked_kind, sealed_api_keys,
 };
 
 pub fn area() -> Area {
@@ -206,7 +206,7 @@ async fn create(
         no_retention: request.no_retention,
     };
     let secrets = change.secrets();
-    apply(&app, caller.org.id, &mut provider, change)?;
+    apply(&app, caller.org.id, &mut provider, change.checked()?)?;
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &caller.org, Quota::Providers).await?;
     providers::insert(&mut tx, caller.org.id, &provider)
@@ -247,11 +247,13 @@ async fn update(
     Body(change): Body<ProviderChange>,
 ) -> ApiResult<Json<ProviderView>> {
     let org = caller.org.id;
+    // An invalid change is reported before a missing provider.
+    let change = change.checked()?;
     let mut tx = app.services.db.begin().await?;
     let mut provider =
         providers::find_for_update(&mut tx, org, &name).await?.ok_or_else(Problem::not_found)?;
     let (before, secrets) = (ProviderView::from(provider.clone()), change.secrets());
-    let secrets_dropped = drop_foreign_secrets(&app, &mut provider, &change)?;
+    let secrets_dropped = drop_foreign_secrets(&app, &mut provider, &change);
     apply(&app, org, &mut provider, change)?;
     provider.updated_at = app.services.clock.now();
     providers::update(&mut tx, org, &provider).await?;
@@ -320,6 +322,25 @@ impl ProviderChange {
             ("headers", self.headers.as_ref().is_some_and(Option::is_some)),
         ]
     }
+
+    /// Checks what does not depend on the stored provider, and brings the base URL into its stored form.
+    fn checked(mut self) -> ApiResult<Self> {
+        if let Some(Some(base_url)) = &mut self.base_url {
+            *base_url = checked_base_url(base_url)?;
+        }
+        if let Some(Some(path_prefix)) = &self.path_prefix {
+            check_path_prefix(path_prefix)?;
+        }
+        if let Some(Some(api_key)) = &self.api_key {
+            check_secret(api_key)?;
+        }
+        check_api_keys(self.api_keys.as_deref().unwrap_or_default())?;
+        if let Some(Some(headers)) = &self.headers {
+            check_headers(headers)?;
+        }
+        check_models(self.models.as_deref().unwrap_or_default())?;
+        Ok(self)
+    }
 }
 
 fn with_secrets(entry: Draft, secrets: [(&'static str, bool); 3]) -> Draft {
@@ -328,24 +349,23 @@ fn with_secrets(entry: Draft, secrets: [(&'static str, bool); 3]) -> Draft {
 
 /// Drops the stored secrets if the change sends them to another origin: otherwise a caller who may change the
 /// address could read them there. Returns whether there were any that the change does not replace.
-fn drop_foreign_secrets(app: &App, provider: &mut Provider, change: &ProviderChange) -> ApiResult<bool> {
-    let Some(base_url) = &change.base_url else { return Ok(false) };
+fn drop_foreign_secrets(app: &App, provider: &mut Provider, change: &ProviderChange) -> bool {
+    let Some(base_url) = &change.base_url else { return false };
     let inherited = app.proxy.providers.get(provider.kind.as_str()).and_then(|target| target.base.clone());
     let origin_of = |url: Option<&str>| match url {
         Some(url) => BaseUrl::parse(url).map(|base| base.origin()),
         None => inherited.as_ref().map(BaseUrl::origin),
     };
-    let given = base_url.as_deref().map(checked_base_url).transpose()?;
-    if origin_of(provider.base_url.as_deref()) == origin_of(given.as_deref()) {
-        return Ok(false);
+    if origin_of(provider.base_url.as_deref()) == origin_of(base_url.as_deref()) {
+        return false;
     }
     let api_key = provider.api_key.take().is_some_and(|_| change.api_key.is_none());
     let api_keys = !std::mem::take(&mut provider.api_keys).is_empty() && change.api_keys.is_none();
     let headers = provider.headers.take().is_some_and(|_| change.headers.is_none());
-    Ok(api_key || api_keys || headers)
+    api_key || api_keys || headers
 }
 
-/// Checks the change and applies it to the provider.
+/// Applies a checked change to the provider.
 fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange) -> ApiResult<()> {
     let seal = |column: &str, secret: &str| {
         app.services
@@ -354,27 +374,25 @@ fn apply(app: &App, org: OrgId, provider: &mut Provider, change: ProviderChange)
             .map_err(Problem::internal)
     };
     if let Some(base_url) = change.base_url {
-        provider.base_url = base_url.map(|url| checked_base_url(&url)).transpose()?;
+        provider.base_url = base_url;
     }
     if let Some(path_prefix) = change.path_prefix {
-        provider.path_prefix = path_prefix.map(|prefix| checked_path_prefix(&prefix)).transpose()?;
+        provider.path_prefix = path_prefix;
     }
     if let Some(api_key) = change.api_key {
-        let checked = api_key.map(|key| check_secret(&key).map(|()| key)).transpose()?;
-        provider.api_key = checked.map(|key| seal("api_key", &key)).transpose()?;
+        provider.api_key = api_key.map(|key| seal("api_key", &key)).transpose()?;
     }
     if let Some(api_keys) = change.api_keys {
-        provider.api_keys = checked_api_keys(api_keys, &provider.api_keys, |label, key| {
+        provider.api_keys = sealed_api_keys(api_keys, &provider.api_keys, |label, key| {
             seal(&format!("api_keys/{label}"), key)
         })?;
     }
     if let Some(headers) = change.headers {
-        let checked =
-            headers.filter(|headers| !headers.is_empty()).as_ref().map(checked_headers).transpose()?;
-        provider.headers = checked.map(|text| seal("headers", &text)).transpose()?;
+        let headers = headers.filter(|headers| !headers.is_empty());
+        let text = headers.map(|headers| serde_json::to_string(&headers).map_err(Problem::internal));
+        provider.headers = text.transpose()?.map(|text| seal("headers", &text)).transpose()?;
     }
     if let Some(models) = change.models {
-        check_models(&models)?;
         provider.models = models;
     }
     provider.no_retention = change.no_retention.unwrap_or(provider.no_retention);

@@ -60,7 +60,7 @@ pub(super) fn checked_base_url(text: &str) -> ApiResult<String> {
 }
 
 /// Accepts an empty prefix, and segments such as `/v2` or `/api/v3`.
-pub(super) fn checked_path_prefix(text: &str) -> ApiResult<String> {
+pub(super) fn check_path_prefix(text: &str) -> ApiResult<()> {
     let is_segment = |segment: &str| {
         !segment.is_empty()
             && !matches!(segment, "." | "..")
@@ -68,7 +68,7 @@ pub(super) fn checked_path_prefix(text: &str) -> ApiResult<String> {
     };
     let is_path = text.strip_prefix('/').is_some_and(|path| path.split('/').all(is_segment));
     if text.is_empty() || (is_path && text.len() <= 200) {
-        Ok(text.to_owned())
+        Ok(())
     } else {
         Err(Problem::field("path_prefix", "must be empty or a path such as /v2, without a slash at its end"))
     }
@@ -93,50 +93,54 @@ pub(super) fn check_secret(key: &str) -> ApiResult<()> {
     }
 }
 
-/// The new set of credentials. An entry without a key keeps the stored key of its label.
-pub(super) fn checked_api_keys(
-    given: Vec<NewApiKey>,
-    stored: &[ApiKey],
-    seal: impl Fn(&str, &str) -> ApiResult<String>,
-) -> ApiResult<Vec<ApiKey>> {
+/// Checks a new set of credentials, except that an entry without a key needs a stored one.
+pub(super) fn check_api_keys(given: &[NewApiKey]) -> ApiResult<()> {
     let invalid = |why: String| Err(Problem::field("api_keys", why));
     if given.len() > MAX_API_KEYS {
         return invalid(format!("must have at most {MAX_API_KEYS} entries"));
     }
-    let mut api_keys: Vec<ApiKey> = Vec::with_capacity(given.len());
-    for NewApiKey { label, api_key, weight } in given {
+    for (index, NewApiKey { label, api_key, weight }) in given.iter().enumerate() {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !(1..=64).contains(&label.len()) || !label.chars().all(plain) {
             return invalid("each label must be 1 to 64 letters, digits, '-', '_' or '.'".into());
         }
-        let weight = weight.unwrap_or(1);
-        if !(1..=1_000).contains(&weight) {
+        if !(1..=1_000).contains(&weight.unwrap_or(1)) {
             return invalid(format!("the weight of '{label}' must be between 1 and 1000"));
         }
-        if api_keys.iter().any(|other| other.label == label) {
+        if given[..index].iter().any(|other| other.label == *label) {
             return invalid(format!("duplicate label '{label}'"));
         }
-        let sealed = match api_key {
-            Some(key) => {
-                check_secret(&key)?;
-                seal(&label, &key)?
-            }
-            None => match stored.iter().find(|stored| stored.label == label) {
-                Some(stored) => stored.sealed.clone(),
-                None => {
-                    return invalid(format!(
-                        "api_key is required for the label '{label}': none is stored for this origin"
-                    ));
-                }
-            },
+        if let Some(key) = api_key {
+            check_secret(key)?;
+        }
+    }
+    Ok(())
+}
+
+/// The set of credentials as it is stored. An entry without a key keeps the stored key of its label.
+pub(super) fn sealed_api_keys(
+    given: Vec<NewApiKey>,
+    stored: &[ApiKey],
+    seal: impl Fn(&str, &str) -> ApiResult<String>,
+) -> ApiResult<Vec<ApiKey>> {
+    let mut api_keys: Vec<ApiKey> = Vec::with_capacity(given.len());
+    for NewApiKey { label, api_key, weight } in given {
+        let sealed = if let Some(key) = api_key {
+            seal(&label, &key)?
+        } else {
+            let stored = stored.iter().find(|stored| stored.label == label).ok_or_else(|| {
+                let why =
+                    format!("api_key is required for the label '{label}': none is stored for this origin");
+                Problem::field("api_keys", why)
+            })?;
+            stored.sealed.clone()
         };
-        api_keys.push(ApiKey { label, weight, sealed });
+        api_keys.push(ApiKey { label, weight: weight.unwrap_or(1), sealed });
     }
     Ok(api_keys)
 }
 
-/// Checks the headers and returns them as JSON.
-pub(super) fn checked_headers(headers: &BTreeMap<String, String>) -> ApiResult<String> {
+pub(super) fn check_headers(headers: &BTreeMap<String, String>) -> ApiResult<()> {
     let sendable = |(name, value): (&String, &String)| {
         http::HeaderName::try_from(name.as_str()).is_ok() && http::HeaderValue::from_str(value).is_ok()
     };
@@ -146,7 +150,7 @@ pub(super) fn checked_headers(headers: &BTreeMap<String, String>) -> ApiResult<S
     if let Some(name) = headers.keys().find(|name| is_reserved(&name.to_ascii_lowercase())) {
         return Err(Problem::field("headers", format!("header '{name}' is reserved and cannot be set")));
     }
-    serde_json::to_string(headers).map_err(Problem::internal)
+    Ok(())
 }
 
 /// Headers that would change the framing or the routing of a request.

@@ -125,17 +125,22 @@ pub async fn update(
     PathParam(id): PathParam<SkillId>,
     Body(input): Body<SkillInput>,
 ) -> ApiResult<Json<SkillView>> {
+    // An invalid change is reported before a missing skill.
     let parsed = input.raw().map(SkillSource::from_raw).transpose()?;
+    let change = SkillChange {
+        name: input.name,
+        headline: input.headline.map(Option::unwrap_or_default),
+        description: input.description,
+        body: input.body.map(Option::unwrap_or_default),
+    };
+    if parsed.is_none() {
+        change.check()?;
+    }
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     let source = match parsed {
         Some(source) => source,
-        None => skill.source.changed(&SkillChange {
-            name: input.name,
-            headline: input.headline.map(Option::unwrap_or_default),
-            description: input.description,
-            body: input.body.map(Option::unwrap_or_default),
-        })?,
+        None => skill.source.changed(&change)?,
     };
     if source == skill.source {
         return Ok(Json(skill.into()));
