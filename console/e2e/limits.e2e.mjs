@@ -58,9 +58,9 @@ test('a limit is set by its sentence, shows its use, and is changed and deleted'
 test('a link opens the form of a new limit with what it is about', async () => {
   const person = await signUp(shared.gateway)
   const key = await call(shared.gateway, person.token, 'POST', '/api/v1/keys', { name: 'checkout' })
-  const page = await openPage(shared.browser, shared.gateway, { person, path: `/org/limits?new=1&user=ada&model=sandbox-small&key=${key.id}` })
+  const page = await openPage(shared.browser, shared.gateway, { person, path: `/org/limits?new=1&user=ada&model=sandbox-small&key=${key.key.id}` })
   const dialog = page.getByRole('dialog', { name: 'Set limit' })
-  await waitFor('the key', async () => (await dialog.getByLabel('Which').inputValue()) === key.id)
+  await waitFor('the key', async () => (await dialog.getByLabel('Which').inputValue()) === key.key.id)
   assert.equal(await dialog.getByLabel('For', { exact: true }).inputValue(), 'key')
   assert.equal(await dialog.getByLabel('Shared by').inputValue(), 'user')
   assert.equal(await dialog.getByLabel('Models').inputValue(), 'sandbox-small')

@@ -50,7 +50,7 @@ async fn fetch(limits: &Limits, org: &Arc<OrgLimits>, request: &Request) -> Opti
     if limits.is_cut_off() {
         return None;
     }
-    let fetched = limits.in_time(fetch_until_admitted(limits, org, request)).await;
+    let fetched = limits.in_time(Box::pin(fetch_until_admitted(limits, org, request))).await;
     fetched.inspect_err(|error| tracing::debug!(%error, "cannot take slices of limits")).ok()
 }
 

@@ -27,7 +27,8 @@ pub async fn give_back(limits: &Limits, all: bool) {
         let _guard = state.fetching.lock().await;
         let (returned, permits) = unused(limits, &mut state.lock(), all);
         if !returned.is_empty()
-            && let Err(error) = limits.in_time(limit_slices::give_back(&services.db, org, &returned)).await
+            && let Err(error) =
+                limits.in_time(Box::pin(limit_slices::give_back(&services.db, org, &returned))).await
         {
             tracing::debug!(%error, "cannot give back slices of limits; they refill");
         }
@@ -36,7 +37,7 @@ pub async fn give_back(limits: &Limits, all: bool) {
         }
         let (keys, permits): (Vec<BucketKey>, Vec<PermitRequest>) = permits.into_iter().unzip();
         let node = limits.0.peers.node_name();
-        let leased = limits.in_time(limit_permits::lease(&services.db, org, node, &permits)).await;
+        let leased = limits.in_time(Box::pin(limit_permits::lease(&services.db, org, node, &permits))).await;
         let mut state = state.lock();
         match leased {
             Ok(leased) => {

@@ -77,8 +77,8 @@ on_both!(a_run_waits_for_the_memory_of_its_organization, [SMALL_BUDGET], |app| a
         answered(&app, account, &texts).await;
         runs.push(app.eval(account, "static", "contains", json!({"value": "xx"})).await);
     }
-    // As its other requests would. The rows of the run take more than what is left.
-    let held = memory.account(ada.org_id.parse().unwrap()).reserve(8 * MIB - MIB / 2).unwrap();
+    // As its other requests would. A row takes more than what is left.
+    let held = memory.account(ada.org_id.parse().unwrap()).reserve(8 * MIB - MIB / 8).unwrap();
     let refusals = memory.refusals();
     let run = start(&app, &ada, &runs[0]).await;
     for _ in 0..1_000 {
@@ -98,4 +98,18 @@ on_both!(a_run_waits_for_the_memory_of_its_organization, [SMALL_BUDGET], |app| a
     drop(held);
     let run = app.wait_for_run(&ada, &run).await;
     assert_eq!((&run["status"], &run["passed"], &run["errors"]), (&json!("completed"), &json!(4), &json!(0)));
+});
+
+on_both!(a_run_with_little_memory_judges_fewer_rows_at_a_time, [SMALL_BUDGET], |app| async move {
+    let ada = app.signup("acme").await;
+    let texts: Vec<String> = (0..4).map(|_| "x".repeat(200_000)).collect();
+    answered(&app, &ada, &texts).await;
+    let eval = app.eval(&ada, "static", "contains", json!({"value": "xx"})).await;
+    // One row fits, all of them do not.
+    let memory = &app.app.services.memory;
+    let _held = memory.account(ada.org_id.parse().unwrap()).reserve(7 * MIB).unwrap();
+    let before = memory.refusals();
+    let run = app.wait_for_run(&ada, &start(&app, &ada, &eval).await).await;
+    assert_eq!((&run["status"], &run["passed"]), (&json!("completed"), &json!(4)), "{run}");
+    assert!(memory.refusals() > before, "the run wanted all rows at once");
 });

@@ -15,7 +15,7 @@ use crate::support::{Account, Cluster, TestApp, wait_for_response};
 async fn with_tools(app: &TestApp, of: &Account, server: &McpServer, tools: &[&str]) {
     let tools: Vec<Value> = tools.iter().map(|name| tool(name, "A tool.")).collect();
     server.change(|script| script.tools = tools);
-    app.mcp_server(of, "s", server, json!({"timeout_ms": 2_000})).await;
+    app.mcp_server(of, "s", server, json!({"timeout_ms": 5_000})).await;
 }
 
 fn begin() -> Value {
