@@ -11,6 +11,8 @@ SCRIPTS = ("postinst", "prerm", "postrm")
 CONFIG = "etc/gateway/gateway.toml"
 DOCS = "usr/share/doc/gateway"
 UNIT = "usr/lib/systemd/system/gateway.service"
+# The unit says the same. Commands in a shell have it from the file only.
+DATA = "/var/lib/gateway"
 
 
 def build(release):
@@ -41,8 +43,8 @@ def content(release):
         "usr/share/zsh/vendor-completions/_gateway": Entry(texts["_gateway"]),
         "usr/share/fish/vendor_completions.d/gateway.fish": Entry(texts["gateway.fish"]),
         UNIT: Entry(unit()),
-        # It will have secrets: only root can read it, and the service gets a copy of its own.
-        CONFIG: Entry(texts["gateway.toml"], 0o600),
+        # It will have secrets: root can read it, and postinst lets the user of the service read it.
+        CONFIG: Entry(settings(texts["gateway.toml"]), 0o600),
         f"{DOCS}/copyright": Entry((ROOT / "LICENSE").read_bytes()),
         f"{DOCS}/LICENCES.txt": Entry(release.licences),
         f"{DOCS}/changelog.gz": Entry(packing.gzipped((ROOT / "CHANGELOG.md").read_bytes())),
@@ -53,24 +55,35 @@ def content(release):
     return files | {f"{DOCS}/examples/{name}": Entry(data) for name, data in examples.items()}
 
 
+def settings(text):
+    """The example with the place of the data, which `gateway upgrade-check` and other commands need too."""
+    return changed("gateway.toml", text.decode(), {'# data_dir = "./data"\n': f'data_dir = "{DATA}"\n'}).encode()
+
+
+def changed(name, text, changes):
+    """The text with each part replaced, which must be there once."""
+    for old, new in changes.items():
+        if text.count(old) != 1:
+            raise packing.Unfit(f"{name} must have the line {old.strip()} once")
+        text = text.replace(old, new)
+    return text
+
+
 def unit():
     """The unit of `deploy/`, with the paths of the package and its permanent user in place of a dynamic one."""
     text = (ROOT / "deploy/gateway.service").read_text()
     start = text.index("[Unit]")
     comment = (
-        "# Settings and secrets are in /etc/gateway/gateway.toml, which only root can read: the service gets a copy of\n"
-        "# its own. Changes of this unit belong into `systemctl edit gateway`.\n"
+        "# Settings and secrets are in /etc/gateway/gateway.toml, which only root and the user gateway can read. Commands\n"
+        "# find them there: `sudo -u gateway gateway upgrade-check`. Changes of this unit belong into `systemctl edit\n"
+        "# gateway`; settings in it are not seen by commands.\n"
     )
     text = comment + text[start:]
     changes = {
         "ExecStart=/usr/local/bin/gateway serve": "ExecStart=/usr/bin/gateway serve",
         "DynamicUser=yes": "User=gateway\nGroup=gateway",
     }
-    for old, new in changes.items():
-        if text.count(old) != 1:
-            raise packing.Unfit(f"deploy/gateway.service must have the line {old} once")
-        text = text.replace(old, new)
-    return text.encode()
+    return changed("deploy/gateway.service", text, changes).encode()
 
 
 def parents(files):

@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from pathlib import Path
+from urllib.request import Request
 
 import deb
 import npm
@@ -26,12 +28,13 @@ import wheel
 from conftest import ROOT, load
 from elf import Program
 from pyenv import target_directory
+from running import Gateway, open_url
 
 dist = load("dist")
 
 STUB = """#!/bin/sh
 case "$1" in
-    init) echo '# listen = "127.0.0.1:8080"' > "$2" ;;
+    init) printf '# listen = "127.0.0.1:8080"\\n# data_dir = "./data"\\n' > "$2" ;;
     man) echo '.TH gateway 1' ;;
     completions) echo "completions of $2" ;;
     *) echo "gateway 0.1.0" ;;
@@ -39,6 +42,7 @@ esac
 """
 VERSION = "gateway 0.1.0\n"
 TIME = 1_700_000_000
+FIRST_ANSWER_LIMIT_S = 10
 HAS_NODE = shutil.which("npm") is not None
 HAS_DPKG = shutil.which("dpkg-deb") is not None
 
@@ -82,6 +86,14 @@ def built(package, release, directory):
     path = directory / name
     path.write_bytes(data)
     return path
+
+
+class FirstStart(Gateway):
+    """A gateway in an empty directory, with nothing set but a free port."""
+
+    def environment(self):
+        kept = {name: value for name, value in super().environment().items() if not name.startswith("GATEWAY_")}
+        return kept | {"GATEWAY_LISTEN": "127.0.0.1:0"}
 
 
 def run(*command, **options):
@@ -259,11 +271,20 @@ def test_dpkg_installs_upgrades_and_removes_the_package_in_an_empty_root(release
     assert run("dpkg", f"--root={root.path}", "--verify", "gateway").stdout == ""
 
     config = root.path / "etc/gateway/gateway.toml"
+    # Commands in a shell find the data of the service, and run as its user.
+    assert 'data_dir = "/var/lib/gateway"\n' in config.read_text()
+    group = root.read("etc/group").split("gateway:")[1].split(":")[1]
+    assert (config.stat().st_mode & 0o777, config.stat().st_gid) == (0o640, int(group))
     config.write_text('listen = "127.0.0.1:9000"\n')
+    config.chmod(0o600)
     later = dataclasses.replace(release, version="0.2.0")
     done = root.dpkg("--install", built(deb, later, tmp_path))
     assert done.returncode == 0, done.stdout
     assert config.read_text() == 'listen = "127.0.0.1:9000"\n', "the configuration of the operator stays"
+    assert config.stat().st_mode & 0o777 == 0o640, "version 0.1.0 let only root read it"
+    config.chmod(0o600)
+    assert root.dpkg("--install", built(deb, dataclasses.replace(release, version="0.3.0"), tmp_path)).returncode == 0
+    assert config.stat().st_mode & 0o777 == 0o600, "and so does its mode"
     assert root.read("etc/passwd") == user
 
     (root.path / "var/lib/gateway").mkdir()
@@ -284,6 +305,17 @@ def test_the_unit_of_the_package_has_its_paths_and_user():
     # What a dynamic user would bring along has to be said.
     for line in ("ProtectSystem=strict", "PrivateTmp=yes", "NoNewPrivileges=yes", "RemoveIPC=yes", "RestrictSUIDSGID=yes"):
         assert line in lines
+
+
+def test_the_settings_of_the_package_name_the_data_of_the_unit(tmp_path):
+    assert f"Environment=GATEWAY_DATA_DIR={deb.DATA}" in deb.unit().decode().splitlines()
+    binary, file = target_directory() / "debug" / "gateway", tmp_path / "packaged.toml"
+    file.write_bytes(deb.settings(packing.texts_of(binary, tmp_path)["gateway.toml"]))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    shown = run(binary, "config", "--config", file, env=env, cwd=tmp_path)
+    assert shown.returncode == 0 and f'data_dir = "{deb.DATA}"  # file' in shown.stdout, shown.stdout
+    assert shown.stdout.count("  # file") == 1 and not (tmp_path / "data").exists()
+    pytest.raises(packing.Unfit, deb.settings, b"# data_dir = '/elsewhere'\n").match("data_dir")
 
 
 @pytest.mark.parametrize("name", deb.SCRIPTS)
@@ -309,18 +341,35 @@ def test_the_wheel_is_complete_and_has_the_tag_of_its_platform(release, real):
     assert f"Tag: {name.removesuffix('.whl').removeprefix('gateway-0.1.0-')}\n" in tag
 
 
-def test_pip_installs_the_wheel_and_its_command_is_the_binary(real, scratch):
-    package = built(wheel, real, scratch)
-    venv = scratch / "venv"
-    assert run(sys.executable, "-m", "venv", venv).returncode == 0
-    done = run(
-        venv / "bin/python", "-m", "pip", "install", "--no-index", "--no-cache-dir", "--disable-pip-version-check", package
-    )
-    assert done.returncode == 0, done.stdout
+@pytest.fixture(scope="module")
+def venv(real):
+    """An environment in which pip has installed the wheel, without a network."""
+    with tempfile.TemporaryDirectory(prefix="gateway-dist-test-") as directory:
+        package, venv = built(wheel, real, Path(directory)), Path(directory) / "venv"
+        assert run(sys.executable, "-m", "venv", venv).returncode == 0
+        pip = (venv / "bin/python", "-m", "pip", "install", "--no-index", "--no-cache-dir", "--disable-pip-version-check")
+        done = run(*pip, package)
+        assert done.returncode == 0, done.stdout
+        yield venv
+
+
+def test_pip_installs_the_wheel_and_its_command_is_the_binary(venv):
     assert run(venv / "bin/gateway", "--version").stdout == VERSION
     assert run(venv / "bin/python", "-m", "gateway", "--version").stdout == VERSION
     wrong = run(venv / "bin/gateway", "no-such-command")
     assert wrong.returncode == 2 and "no-such-command" in wrong.stdout
+
+
+def test_the_first_answer_of_an_installed_package_takes_less_than_ten_seconds(venv):
+    began = time.monotonic()
+    with FirstStart(binary=venv / "bin/gateway") as gateway:
+        headers = {"Authorization": f"Bearer {gateway.signup()['api_key']}", "Content-Type": "application/json"}
+        body = {"model": "sandbox/sandbox-small", "messages": [{"role": "user", "content": "hello"}]}
+        with open_url(Request(gateway.url + "/sdk/v1/chat/completions", json.dumps(body).encode(), headers)) as answer:
+            assert json.load(answer)["choices"][0]["message"]["content"]
+        took = time.monotonic() - began
+        print(f"from the start of the installed package to the first answer: {took:.1f} s")
+        assert took < FIRST_ANSWER_LIMIT_S and (gateway.data / "gateway.db").exists()
 
 
 @pytest.mark.skipif(not HAS_NODE, reason="Node.js is not installed")

@@ -5,10 +5,13 @@ mod doctor;
 mod generate;
 mod import;
 mod init;
+mod migrations;
 mod operator;
+mod orgs;
 mod progress;
 mod remote;
 mod serve;
+mod settings;
 mod table;
 mod upgrade;
 
@@ -19,13 +22,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use gateway_core::access::Plan;
-use gateway_store::{Db, StoreError};
-use secrecy::ExposeSecret;
+use gateway_store::StoreError;
 
-use crate::config::{self, Config, ConfigError, SETTINGS, env_name};
+use crate::config::{self, Config, ConfigError, Reader, SETTINGS, env_name};
 use crate::services::StartError;
-use crate::{api, audit, data_dir, telemetry};
-use daily::{KeyCommand, LogCommand, OrgCommand, UsageOptions};
+use crate::{api, audit, telemetry};
+use daily::{KeyCommand, LogCommand, UsageOptions};
+use orgs::OrgCommand;
 use progress::Progress;
 use remote::{Remote, RemoteOptions};
 
@@ -38,7 +41,8 @@ use remote::{Remote, RemoteOptions};
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// A TOML file with settings; environment variables take precedence
+    /// A TOML file with settings; environment variables take precedence [default: GATEWAY_CONFIG, or ./gateway.toml, or
+    /// (except for `serve`) /etc/gateway/gateway.toml]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -204,6 +208,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
     // Files have secrets and request bodies, so no other user may read them.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let started = Instant::now();
+    let file = cli.config.as_deref();
     match cli.command {
         Command::Version => print_line(&format!("gateway {}", env!("CARGO_PKG_VERSION"))),
         Command::Audit { command: AuditCommand::Verify { file, key } } => {
@@ -215,18 +220,22 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             print_line(&verified.map_err(Failure::Other)?);
         }
         Command::Import(options) => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::of_installation(file)?;
             print_line(&runtime()?.block_on(import::import(&config, &options))?);
         }
         Command::Init(options) => print_line(&init::run(&options)?),
         Command::Doctor(options) => {
-            let values = config::load_raw(cli.config.as_deref()).map_err(|error| error.to_string());
-            runtime()?.block_on(doctor::run(values, &options))?;
+            let values = config::load_raw(file, Reader::Command).map_err(|error| error.to_string());
+            let runtime = runtime()?;
+            let checked = runtime.block_on(doctor::run(values, &options));
+            // The system may still be looking up a name.
+            runtime.shutdown_background();
+            checked?;
         }
         Command::Completions { shell } => print_line(&generate::completions(shell)),
         Command::Man => print_line(&generate::manual()?),
         Command::UpgradeCheck { json } => {
-            let config = doctor::settings(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::without_secrets(&settings::read(file)?)?;
             print_line(&runtime()?.block_on(upgrade::check(&config, json))?);
         }
         Command::Keys { remote, command: KeysCommand::Daily(command) } => {
@@ -235,7 +244,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         }
         Command::Orgs { remote, command } => {
             let remote = Remote::new(&remote)?;
-            runtime()?.block_on(daily::orgs(&remote, command))?;
+            runtime()?.block_on(orgs::run(&remote, command))?;
         }
         Command::Logs { remote, command } => {
             let remote = Remote::new(&remote)?;
@@ -246,32 +255,35 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             runtime()?.block_on(daily::usage(&remote, options))?;
         }
         Command::Keys { remote: _, command: KeysCommand::RetireForeign { org } } => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::of_installation(file)?;
             print_line(&runtime()?.block_on(import::retire_foreign(&config, &org))?);
         }
         Command::Openapi => print_line(api::openapi::yaml().trim_end()),
         Command::Config => {
-            let values = config::load_raw(cli.config.as_deref())?;
-            Config::validate(&values)?;
+            let values = settings::read(file)?;
+            settings::without_secrets(&values)?;
             print_line(config::masked_toml(&values).trim_end());
         }
         Command::Serve => {
             config::raise_descriptor_limit();
-            let values = config::load_raw(cli.config.as_deref())?;
+            let values = config::load_raw(file, Reader::Service)?;
             let config = Config::validate(&values)?;
             telemetry::init(config.log_level);
+            if let Some(found) = values.file.as_ref().filter(|found| !found.is_named) {
+                tracing::info!(file = %found.path.display(), "using the settings in this file");
+            }
             for name in &values.unknown_variables {
                 tracing::warn!(%name, "unknown setting in the environment; check the name of the variable");
             }
             runtime()?.block_on(serve::serve(config, started))?;
         }
         Command::Migrate => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = Config::validate(&settings::read(file)?)?;
             let (state, logs) = runtime()?.block_on(operator::migrate(&config))?;
             print_line(&format!("the schema is up to date (state version {state}, logs version {logs})"));
         }
         Command::Admin { command: AdminCommand::SetPlan { slug, plan } } => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::of_installation(file)?;
             let plan: Plan = plan.parse().map_err(|_| {
                 ConfigError(format!("unknown plan '{plan}': expected free, pro or enterprise"))
             })?;
@@ -279,7 +291,7 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             print_line(&format!("{slug} is now on the {plan} plan"));
         }
         Command::Admin { command: AdminCommand::RotateMasterKey } => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::of_installation(file)?;
             telemetry::init(config.log_level);
             let rotation = runtime()?.block_on(operator::rotate_master_key(&config))?;
             print_line(&format!(
@@ -295,12 +307,12 @@ fn execute(cli: Cli) -> Result<(), Failure> {
             }
         }
         Command::Admin { command: AdminCommand::RotateAuditKey } => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::of_installation(file)?;
             let id = runtime()?.block_on(operator::rotate_audit_key(&config))?;
             print_line(&format!("checkpoints of audit logs are signed with the key {id} from now on"));
         }
         Command::Admin { command: AdminCommand::ResetPassword { email } } => {
-            let config = Config::validate(&config::load_raw(cli.config.as_deref())?)?;
+            let config = settings::of_installation(file)?;
             print_line(&runtime()?.block_on(operator::reset_password(&config, &email))?);
             let _ = writeln!(
                 std::io::stderr(),
@@ -310,11 +322,6 @@ fn execute(cli: Cli) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-async fn open(config: &Config) -> Result<Db, Failure> {
-    data_dir::create(config)?;
-    Ok(Db::open(config.database_url.expose_secret()).await?)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -1,36 +1,26 @@
-//! Commands of daily work against a running gateway: keys, organizations, log rows and usage.
+//! Commands of daily work against a running gateway: keys, log rows and usage.
 
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
+use gateway_core::time::{DAY, HOUR, Timestamp};
 use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use super::remote::{Remote, pretty};
+use super::remote::{MAX_ITEMS, Remote, pretty, segment};
 use super::table::{Column, column, table};
 use super::{Failure, print_line};
+use crate::clock::Clock;
 
-const KEYS: [Column; 6] = [
+const KEYS: [Column; 7] = [
     column("id", "/id"),
     column("name", "/name"),
     column("key", "/key_prefix"),
     column("scopes", "/scopes"),
     column("last used", "/last_used_at"),
+    column("expires", "/expires_at"),
     column("revoked", "/revoked_at"),
-];
-const ORGS: [Column; 5] = [
-    column("id", "/id"),
-    column("slug", "/slug"),
-    column("name", "/name"),
-    column("plan", "/plan"),
-    column("role", "/role"),
-];
-const MEMBERS: [Column; 4] = [
-    column("id", "/user_id"),
-    column("email", "/email"),
-    column("name", "/display_name"),
-    column("role", "/role"),
 ];
 const LOGS: [Column; 9] = [
     column("id", "/id"),
@@ -57,7 +47,7 @@ const USAGE: [Column; 7] = [
 pub enum KeyCommand {
     /// List the keys of the organization
     List {
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = items())]
         limit: u32,
     },
     /// Create a key; it is printed once
@@ -69,6 +59,9 @@ pub enum KeyCommand {
         /// The id of the application that uses it
         #[arg(long)]
         app: Option<String>,
+        /// When it stops working: a time such as 2027-01-31T00:00:00Z, or from now on 90d or 12h; default: never
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Revoke a key at once
     Revoke { id: String },
@@ -88,11 +81,12 @@ pub async fn keys(remote: &Remote, command: KeyCommand) -> Result<(), Failure> {
     };
     match command {
         KeyCommand::List { limit } => {
-            let listed = remote.get("/keys", &[("limit", Some(limit.to_string()))]).await?;
+            let listed = remote.list("/keys", "keys", &[], limit).await?;
             print_line(&remote.show(&listed, "keys", &KEYS));
         }
-        KeyCommand::Create { name, scopes, app } => {
-            let body = json!({"name": name, "scopes": scopes, "app_id": app});
+        KeyCommand::Create { name, scopes, app, expires } => {
+            let expires = expires.as_deref().map(|text| expiry(text, Clock::default().now())).transpose()?;
+            let body = json!({"name": name, "scopes": scopes, "app_id": app, "expires_at": expires});
             created(&remote.call(Method::POST, "/keys", Some(&body)).await?);
         }
         KeyCommand::Revoke { id } => {
@@ -108,35 +102,23 @@ pub async fn keys(remote: &Remote, command: KeyCommand) -> Result<(), Failure> {
     Ok(())
 }
 
-#[derive(Subcommand)]
-pub enum OrgCommand {
-    /// List the organizations that the key or token belongs to
-    List,
-    /// List the members of an organization
-    Members {
-        /// The id of the organization; default: the one of the key
-        id: Option<String>,
-    },
+/// When a key stops working: a time, or hours or days from now on.
+fn expiry(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+    let unit = match text.as_bytes().last() {
+        Some(b'h') => HOUR,
+        Some(b'd') => DAY,
+        _ => 0,
+    };
+    let count = text.get(..text.len().saturating_sub(1)).and_then(|digits| digits.parse::<u32>().ok());
+    let after = count.filter(|_| unit > 0).and_then(|count| unit.checked_mul(i64::from(count)));
+    after.map(|span| now.plus(span)).map_or_else(|| text.parse(), Ok).map_err(|error| {
+        Failure::Other(format!("--expires {text}: {error}, and no number of days or hours such as 90d"))
+    })
 }
 
-pub async fn orgs(remote: &Remote, command: OrgCommand) -> Result<(), Failure> {
-    match command {
-        OrgCommand::List => {
-            let listed = remote.get("/orgs", &[]).await?;
-            print_line(&remote.show(&listed, "orgs", &ORGS));
-        }
-        OrgCommand::Members { id } => {
-            let id = if let Some(id) = id {
-                id
-            } else {
-                let listed = remote.get("/orgs", &[]).await?;
-                listed["orgs"][0]["id"].as_str().unwrap_or_default().to_owned()
-            };
-            let listed = remote.get(&format!("/orgs/{}/members", segment(&id)), &[]).await?;
-            print_line(&remote.show(&listed, "members", &MEMBERS));
-        }
-    }
-    Ok(())
+/// How many items a command may list.
+pub fn items() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(MAX_ITEMS))
 }
 
 #[derive(Args)]
@@ -159,11 +141,23 @@ pub struct LogFilter {
     /// Words that the bodies must have
     #[arg(long)]
     search: Option<String>,
+    /// Start, as 2026-11-01T00:00:00Z
+    #[arg(long)]
+    from: Option<String>,
+    /// End; rows at this time are not listed
+    #[arg(long)]
+    to: Option<String>,
+    /// A query such as 'status:error latency:>2s model:gpt-4o*'; docs/query.md has the fields
+    #[arg(long)]
+    query: Option<String>,
+    /// time, latency, cost or tokens, the highest first; latency:asc for the lowest first [default: time]
+    #[arg(long)]
+    sort: Option<String>,
 }
 
 impl LogFilter {
     fn query(self) -> Vec<(&'static str, Option<String>)> {
-        let Self { provider, model, status, user, session, key_id, search } = self;
+        let Self { provider, model, status, user, session, key_id, search, from, to, query, sort } = self;
         vec![
             ("provider", provider),
             ("model", model),
@@ -172,17 +166,21 @@ impl LogFilter {
             ("session_id", session),
             ("key_id", key_id),
             ("q", search),
+            ("from", from),
+            ("to", to),
+            ("query", query),
+            ("sort", sort),
         ]
     }
 }
 
 #[derive(Subcommand)]
 pub enum LogCommand {
-    /// List requests, newest first
+    /// List requests, the newest first
     List {
         #[command(flatten)]
-        filter: LogFilter,
-        #[arg(long, default_value_t = 20)]
+        filter: Box<LogFilter>,
+        #[arg(long, default_value_t = 20, value_parser = items())]
         limit: u32,
     },
     /// Print one request with its bodies as JSON
@@ -194,9 +192,7 @@ pub enum LogCommand {
 pub async fn logs(remote: &Remote, command: LogCommand) -> Result<(), Failure> {
     match command {
         LogCommand::List { filter, limit } => {
-            let mut query = filter.query();
-            query.push(("limit", Some(limit.to_string())));
-            let listed = remote.get("/logs", &query).await?;
+            let listed = remote.list("/logs", "logs", &filter.query(), limit).await?;
             print_line(&remote.show(&listed, "logs", &LOGS));
         }
         LogCommand::Show { id } => {
@@ -261,9 +257,19 @@ pub async fn usage(remote: &Remote, options: UsageOptions) -> Result<(), Failure
     Ok(())
 }
 
-/// An id as a path segment.
-fn segment(id: &str) -> String {
-    percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC)
-        .to_string()
-        .replace("%2D", "-")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_expires_at_a_time_or_after_days_or_hours() {
+        let now = Timestamp(1_000);
+        let at = |text: &str| expiry(text, now).ok();
+        assert_eq!((at("90d"), at("12h")), (Some(now.plus(90 * DAY)), Some(now.plus(12 * HOUR))));
+        assert_eq!(at("1970-01-01T00:00:05Z"), Some(Timestamp(5_000)));
+        for wrong in ["soon", "90", "d", "-1d", "", "9é"] {
+            let Err(Failure::Other(text)) = expiry(wrong, now) else { panic!("{wrong} is no time") };
+            assert!(text.contains("--expires") && text.contains("90d"), "{text}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! is changed.
 
 mod checks;
+mod egress;
 mod reach;
 
 use std::fmt;
@@ -9,12 +10,13 @@ use std::fmt;
 use clap::Args;
 use serde::Serialize;
 
+use super::settings::without_secrets;
 use super::{Failure, print_line};
-use crate::config::{Config, ConfigError, EgressPrivate, RawSettings, RawValue, SettingSource};
+use crate::config::{Config, EgressPrivate, RawSettings, SettingsFile};
 
 #[derive(Args)]
 pub struct DoctorOptions {
-    /// Do not call providers
+    /// Connect to no provider
     #[arg(long)]
     offline: bool,
     /// Print the findings as JSON
@@ -73,7 +75,8 @@ impl fmt::Display for Finding {
 /// Runs all checks. Fails if one of them does.
 pub async fn run(values: Result<RawSettings, String>, options: &DoctorOptions) -> Result<(), Failure> {
     let mut report = Report { findings: Vec::new(), is_json: options.json };
-    match values.and_then(|values| Ok((settings(&values).map_err(|error| error.to_string())?, values))) {
+    match values.and_then(|values| Ok((without_secrets(&values).map_err(|error| error.to_string())?, values)))
+    {
         Ok((config, values)) => {
             for name in &values.unknown_variables {
                 let message = format!("{name} is not a setting");
@@ -83,7 +86,10 @@ pub async fn run(values: Result<RawSettings, String>, options: &DoctorOptions) -
                     "check its name: gateway --help lists all settings",
                 ));
             }
-            report.add(Finding::ok("settings", "all values are valid"));
+            report.add(Finding::ok(
+                "settings",
+                format!("all values are valid; {}", origin(values.file.as_ref())),
+            ));
             check_all(&mut report, &config, options.offline).await;
         }
         Err(error) => {
@@ -95,6 +101,17 @@ pub async fn run(values: Result<RawSettings, String>, options: &DoctorOptions) -
         }
     }
     report.finish()
+}
+
+/// Says where the settings are from.
+fn origin(file: Option<&SettingsFile>) -> String {
+    match file {
+        Some(SettingsFile { path, is_named: true }) => format!("they are in {}", path.display()),
+        Some(SettingsFile { path, is_named: false }) => {
+            format!("they are in {}, which was found there", path.display())
+        }
+        None => "there is no file, only the environment and defaults".to_owned(),
+    }
 }
 
 async fn check_all(report: &mut Report, config: &Config, offline: bool) {
@@ -118,24 +135,13 @@ async fn check_all(report: &mut Report, config: &Config, offline: bool) {
         report.add(Finding::warning("exposure", message, remedy));
     }
     let providers = reach::providers(config, offline).await;
-    for finding in reach::egress(config).into_iter().chain(providers) {
+    let mut findings = egress::settings(config);
+    if !offline {
+        findings.extend(egress::host(config).await);
+    }
+    for finding in findings.into_iter().chain(providers) {
         report.add(finding);
     }
-}
-
-/// Validates the settings without generating secrets.
-pub fn settings(values: &RawSettings) -> Result<Config, ConfigError> {
-    let mut values = values.clone();
-    let url = values.get("database_url").trim();
-    if url.is_empty() || url.starts_with("sqlite://") {
-        for key in ["token_secret", "master_key"] {
-            if values.get(key).trim().is_empty() {
-                let text = "0".repeat(64);
-                values.settings.insert(key, RawValue { text, source: SettingSource::Default });
-            }
-        }
-    }
-    Config::validate(&values)
 }
 
 /// Prints findings as they are made, or all at the end as JSON.

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gateway_core::audit::{Chain, Target};
-use gateway_core::import::{self, Finding, Import, MAX_SOURCE_BYTES, Source, Status};
+use gateway_core::import::{self, Finding, Import, MAX_SOURCE_BYTES, Plan, Source, Status};
 use gateway_store::cluster::invalidations::{self, Invalidation};
 use gateway_store::{Part, foreign_keys, orgs};
 use serde_json::json;
 use uuid::{NoContext, Uuid};
 
+use super::Failure;
 use super::operator::operator_entry;
-use super::{Failure, open};
+use super::progress::seconds_of;
+use super::settings::open;
 use crate::app::open_vault;
 use crate::clock::Clock;
 use crate::config::{self, Config};
@@ -79,7 +81,7 @@ pub async fn import(config: &Config, options: &ImportOptions) -> Result<String, 
         on_conflict,
     };
     let mut tx = db.begin().await?;
-    let applied = importer.apply(&mut tx, &planned).await;
+    let applied = seconds_of(&importing(&planned.plan), importer.apply(&mut tx, &planned)).await;
     let applied = applied.map_err(|problem| Failure::Other(problem.message.into_owned()))?;
     planned.findings.extend(applied.findings);
     let changes = applied.changes;
@@ -93,7 +95,7 @@ pub async fn import(config: &Config, options: &ImportOptions) -> Result<String, 
         for invalidation in [Invalidation::Org(org.id), Invalidation::OrgKeys(org.id)] {
             invalidations::record(&mut tx, &invalidation).await?;
         }
-        tx.commit().await?;
+        seconds_of("writing to the disk", tx.commit()).await?;
     } else {
         drop(tx);
     }
@@ -103,6 +105,19 @@ pub async fn import(config: &Config, options: &ImportOptions) -> Result<String, 
     } else {
         as_text(&planned, &changes, options.apply)
     })
+}
+
+/// What the plan has, for the line of progress.
+fn importing(plan: &Plan) -> String {
+    let counts = [
+        (plan.providers.len(), "providers"),
+        (plan.models.len(), "models"),
+        (plan.keys.len(), "keys"),
+        (plan.budgets.len() + plan.user_budgets.len(), "budgets"),
+        (plan.limits.len(), "limits"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    format!("importing {}", counts.collect::<Vec<_>>().join(", "))
 }
 
 /// Ends all imported keys of an organization. The keys themselves stay, and can be rotated into keys of the gateway.
@@ -186,4 +201,18 @@ fn as_text(planned: &Import, changes: &Changes, applied: bool) -> String {
     }
     text.push_str(if applied { "applied" } else { "nothing was written; add --apply to import" });
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_names_what_the_plan_has() {
+        let text = "model_list:\n- model_name: a\n  litellm_params: {model: openai/gpt-4o, api_key: sk-1}\n";
+        let planned = import::plan(Source::Litellm, text, &|_| None).unwrap();
+        let shown = importing(&planned.plan);
+        assert!(shown.starts_with("importing ") && shown.contains("1 models"), "{shown}");
+        assert!(!shown.contains("keys"), "{shown}");
+    }
 }

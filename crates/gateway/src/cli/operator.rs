@@ -1,6 +1,7 @@
 //! Commands of the operator. Each leaves an entry in the audit log of the installation.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use gateway_core::access::Plan;
 use gateway_core::accounts::normalise_email;
@@ -12,33 +13,51 @@ use gateway_store::{Db, Part, accounts, audit, orgs, sign_ins};
 use serde_json::json;
 use uuid::{NoContext, Uuid};
 
+use super::migrations::Step;
 use super::progress::Progress;
-use super::{Failure, open};
+use super::settings::open;
+use super::{Failure, migrations};
 use crate::app::open_vault;
 use crate::audit::signing::SigningKey;
 use crate::auth::passwords::new_reset_token;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::data_dir;
 use crate::rotate_master_key::{self, Rotation};
 use crate::services::migrate_all;
 
 /// Migrates the schema; returns its versions.
 pub async fn migrate(config: &Config) -> Result<(i64, i64), Failure> {
+    if !config.is_shared() {
+        data_dir::create(config)?;
+    }
     let db = open(config).await?;
-    say_pending(&db).await?;
-    let logs_db = migrate_all(&db, Clock::default().now()).await?;
+    let log_rows = db.open_logs().await?;
+    say_pending(&db, &log_rows).await?;
+    let mut is_line_open = false;
+    let mut report = |step: &Step, took: Option<Duration>| {
+        is_line_open = took.is_none();
+        migrations::print(step, took);
+    };
+    if let Err(error) = migrations::run(&db, &log_rows, Clock::default().now(), &mut report).await {
+        if is_line_open {
+            let _ = writeln!(std::io::stderr(), "failed");
+        }
+        return Err(error.into());
+    }
+    // Also looks at a schema that is newer.
+    migrate_all(&db, Clock::default().now()).await?;
     let (state, logs) = (Part::State.version(), Part::Logs.version());
     let target = Target { kind: "schema".into(), id: None, name: None };
     let entry = operator_entry(Chain::System, "operator.migrate", target);
     audit::write(&db, vec![entry.created(&json!({"state": state, "logs": logs}))]).await?;
-    logs_db.close().await;
+    log_rows.close().await;
     db.close().await;
     Ok((state, logs))
 }
 
 /// Large tables take a while, so the migrations are named before they run.
-async fn say_pending(db: &Db) -> Result<(), Failure> {
-    let logs = db.open_logs().await?;
+async fn say_pending(db: &Db, logs: &Db) -> Result<(), Failure> {
     let parts = [db.schema(Part::State).await?, logs.schema(Part::Logs).await?];
     let pending: Vec<&str> = parts.into_iter().flat_map(|part| part.pending).collect();
     if !pending.is_empty() {

@@ -2,6 +2,7 @@
 //! end. Nothing is written where the output is no terminal.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 /// Work that is done sooner shows nothing.
@@ -10,16 +11,16 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 pub struct Progress {
     /// Such as `entries checked`.
-    what: &'static str,
+    what: String,
     is_terminal: bool,
     next: Instant,
     is_shown: bool,
 }
 
 impl Progress {
-    pub fn new(what: &'static str) -> Self {
+    pub fn new(what: impl Into<String>) -> Self {
         Self {
-            what,
+            what: what.into(),
             is_terminal: std::io::stderr().is_terminal(),
             next: Instant::now() + QUIET,
             is_shown: false,
@@ -45,6 +46,19 @@ impl Progress {
     }
 }
 
+/// Shows the seconds that work takes which does not say how far it is.
+pub async fn seconds_of<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let (mut progress, started) = (Progress::new(format!("s: {what}")), Instant::now());
+    let mut ticks = tokio::time::interval(INTERVAL);
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = ticks.tick() => progress.at(started.elapsed().as_secs()),
+        }
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_shown {
@@ -67,5 +81,14 @@ mod tests {
         assert!(progress.line(2_000, start + QUIET + INTERVAL).is_some());
         // Nothing is left to remove.
         progress.is_shown = false;
+    }
+
+    #[tokio::test]
+    async fn work_is_awaited_with_its_result() {
+        let work = async {
+            tokio::time::sleep(INTERVAL * 2).await;
+            7
+        };
+        assert_eq!(seconds_of("importing 3 keys", work).await, 7);
     }
 }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use clap::Args;
 use gateway_core::egress::EgressRule;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Failure;
 use super::table::{Column, table};
@@ -21,6 +23,11 @@ use crate::outbound::pool::UpstreamBody;
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ANSWER: usize = 64 << 20;
+/// Items of one answer of the API, and of a list that is put together from several.
+const PAGE: usize = 200;
+pub const MAX_ITEMS: u32 = 10_000;
+/// A page of a search may have few rows.
+const MAX_PAGES: usize = 200;
 
 /// Which gateway is asked, and how the answer is printed.
 #[derive(Args)]
@@ -40,6 +47,8 @@ pub struct RemoteOptions {
 pub struct Remote {
     url: String,
     credential: (HeaderName, HeaderValue),
+    /// The organization of a session token.
+    token_org: Option<String>,
     clients: Clients,
     is_json: bool,
 }
@@ -56,6 +65,7 @@ impl Remote {
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             credential: credential(key.trim())?,
+            token_org: token_org(key.trim()),
             clients: Clients::new(),
             is_json: options.json,
         })
@@ -63,6 +73,35 @@ impl Remote {
 
     pub async fn get(&self, path: &str, query: &[(&str, Option<String>)]) -> Result<Value, Failure> {
         self.call(Method::GET, &with_query(path, query), None).await
+    }
+
+    /// The items of a list, over as many pages as they take: an answer like the API's, with all of them in `rows`.
+    pub async fn list(
+        &self,
+        path: &str,
+        rows: &str,
+        query: &[(&str, Option<String>)],
+        limit: u32,
+    ) -> Result<Value, Failure> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let (mut answer, mut items) = (Value::Null, Vec::new());
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let size = PAGE.min(limit.saturating_sub(items.len())).to_string();
+            let page = [("limit", Some(size)), ("cursor", cursor)];
+            answer = self.get(path, &[query, &page[..]].concat()).await?;
+            if let Some(found) = answer.get_mut(rows).and_then(Value::as_array_mut) {
+                items.append(found);
+            }
+            cursor = answer["next_cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() || items.len() >= limit {
+                break;
+            }
+        }
+        if answer.is_object() {
+            answer[rows] = items.into();
+        }
+        Ok(answer)
     }
 
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
@@ -73,6 +112,11 @@ impl Remote {
         let text = collected.map_err(|error| Failure::Other(format!("{}: {error}", self.url)))?.to_bytes();
         let value = serde_json::from_slice(&text).unwrap_or(Value::Null);
         if status.is_success() { Ok(value) } else { Err(self.refused(status, &value)) }
+    }
+
+    /// The address of a page of the console.
+    pub fn console(&self, page: &str) -> String {
+        format!("{}/console/{page}", self.url)
     }
 
     /// Opens an event stream.
@@ -117,6 +161,9 @@ impl Remote {
             text(["message", "error"]).unwrap_or_else(|| "the answer is not one of a gateway".into());
         let remedy = match status {
             StatusCode::UNAUTHORIZED => "; check GATEWAY_KEY",
+            StatusCode::FORBIDDEN if message.contains("session token") => {
+                "; set GATEWAY_KEY to one: the `token` in the answer of POST /api/v1/login"
+            }
             StatusCode::FORBIDDEN => "; use a key with more rights (scope `*` or `read`)",
             _ => "",
         };
@@ -130,9 +177,43 @@ impl Remote {
         }
         let empty = Vec::new();
         let rows = answer[rows].as_array().unwrap_or(&empty);
-        let more =
-            answer["next_cursor"].as_str().map(|_| "\n(there are more; see --limit)").unwrap_or_default();
-        format!("{}{more}", table(columns, rows))
+        let count = rows.len();
+        let more = match answer["next_cursor"].as_str() {
+            None => String::new(),
+            Some(_) if count < MAX_ITEMS as usize => {
+                format!("\n(there are more; --limit takes up to {MAX_ITEMS})")
+            }
+            Some(_) => "\n(there are more; narrow the list, or use the API)".to_owned(),
+        };
+        let partial = match (answer["partial"].as_bool(), answer["scanned_to"].as_str()) {
+            (Some(true), Some(time)) => {
+                format!("\n(only rows since {time} were looked at; see --from and --to)")
+            }
+            _ => String::new(),
+        };
+        format!("{}{more}{partial}", table(columns, rows))
+    }
+
+    /// The same gateway with a credential for an organization. A session token is for one organization, so another one is
+    /// asked for; `end` must be called on it. None: this credential will do.
+    pub async fn within(&self, org: &str) -> Result<Option<Self>, Failure> {
+        if self.token_org.as_deref().is_none_or(|own| own == org) {
+            return Ok(None);
+        }
+        let switched = self.call(Method::POST, "/auth/switch-org", Some(&json!({"org_id": org}))).await?;
+        let token = switched["token"].as_str().unwrap_or_default();
+        Ok(Some(Self {
+            url: self.url.clone(),
+            credential: credential(token)?,
+            token_org: Some(org.to_owned()),
+            clients: Clients::new(),
+            is_json: self.is_json,
+        }))
+    }
+
+    /// Ends the session of the token. If that fails, it expires.
+    pub async fn end(self) {
+        let _ = self.call(Method::POST, "/auth/logout", None).await;
     }
 
     /// The answer as JSON, or what `text` makes of it.
@@ -159,6 +240,19 @@ fn credential(key: &str) -> Result<(HeaderName, HeaderValue), Failure> {
     Ok((name, value))
 }
 
+/// The organization in the claims of a session token. Only the service can check them.
+fn token_org(token: &str) -> Option<String> {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    serde_json::from_slice::<Value>(&claims).ok()?["org"].as_str().map(str::to_owned)
+}
+
+/// An id as a path segment.
+pub fn segment(id: &str) -> String {
+    percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC)
+        .to_string()
+        .replace("%2D", "-")
+}
+
 fn with_query(path: &str, query: &[(&str, Option<String>)]) -> String {
     let given = query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
     let text = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
@@ -174,6 +268,15 @@ mod tests {
         let query = [("status", Some("4xx".to_owned())), ("user", None), ("q", Some("a b&c".to_owned()))];
         assert_eq!(with_query("/logs", &query), "/logs?status=4xx&q=a+b%26c");
         assert_eq!(with_query("/logs", &[("user", None)]), "/logs");
+    }
+
+    #[test]
+    fn a_session_token_names_its_organization() {
+        let claims = URL_SAFE_NO_PAD.encode(r#"{"sub": "u-1", "org": "o-1"}"#);
+        assert_eq!(token_org(&format!("eyJhbGciOi.{claims}.sig")).as_deref(), Some("o-1"));
+        for other in ["sk-gateway-1", "eyJhbGciOi.x.y", ""] {
+            assert_eq!(token_org(other), None);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Failure;
+use super::{Failure, migrations};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::{self, Config};
@@ -22,6 +22,7 @@ pub async fn serve(config: Config, started: Instant) -> Result<(), Failure> {
         Some(address) => Some(server::bind(address).await?),
         None => None,
     };
+    migrations::before_start(&config).await?;
     let app = App::start(config, Clock::default()).await?;
     let server = Server::start(Arc::clone(&app))?;
     if let Some(listener) = admin {

@@ -2,29 +2,38 @@
 //! versions can go on. Nothing is changed.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use gateway_store::{Db, Part, SchemaState};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::Failure;
+use super::migrations::part_name;
+use super::settings::has_no_database;
 use crate::config::{Config, masked_database_url};
 
 /// The report, as text or JSON.
 pub async fn check(config: &Config, is_json: bool) -> Result<String, Failure> {
-    let url = config.database_url.expose_secret();
-    let is_new = url.strip_prefix("sqlite://").is_some_and(|path| !Path::new(path).exists());
-    let states = if is_new { Vec::new() } else { read(url).await? };
+    let shown = masked_database_url(config);
+    let is_new = has_no_database(config);
+    let states = if is_new { Vec::new() } else { read(config.database_url.expose_secret()).await? };
     let usable = states.iter().all(|(_, state)| state.is_usable());
     if is_json {
         let parts: Vec<Value> = states.iter().map(|(part, state)| json_of(*part, state)).collect();
-        let value = json!({"version": env!("CARGO_PKG_VERSION"), "usable": usable, "parts": parts});
+        let value = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "database": shown,
+            "exists": !is_new,
+            "usable": usable,
+            "parts": parts,
+        });
         return Ok(serde_json::to_string_pretty(&value).unwrap_or_default());
     }
-    let shown = masked_database_url(config);
     if is_new {
-        return Ok(format!("{shown} does not exist yet: there is nothing to upgrade"));
+        return Ok(format!(
+            "{shown} does not exist yet: there is nothing to upgrade\n  if the data is elsewhere, name the settings of \
+             the installation with --config, GATEWAY_CONFIG or GATEWAY_DATA_DIR"
+        ));
     }
     let text = text(&shown, &states);
     if usable { Ok(text) } else { Err(Failure::Other(text)) }
@@ -40,16 +49,9 @@ async fn read(url: &str) -> Result<Vec<(Part, SchemaState)>, Failure> {
     Ok(states)
 }
 
-fn name(part: Part) -> &'static str {
-    match part {
-        Part::State => "state",
-        Part::Logs => "logs",
-    }
-}
-
 fn json_of(part: Part, state: &SchemaState) -> Value {
     json!({
-        "part": name(part),
+        "part": part_name(part),
         "schema": state.version,
         "known": state.known,
         "pending": state.pending,
@@ -60,7 +62,7 @@ fn json_of(part: Part, state: &SchemaState) -> Value {
 fn text(shown: &str, states: &[(Part, SchemaState)]) -> String {
     let mut text = format!("gateway {} with {shown}\n", env!("CARGO_PKG_VERSION"));
     for (part, state) in states {
-        let (name, version, known) = (name(*part), state.version, state.known);
+        let (name, version, known) = (part_name(*part), state.version, state.known);
         let _ = match () {
             () if !state.is_usable() => {
                 writeln!(

@@ -9,7 +9,10 @@ use super::{Config, RawSettings};
 /// The settings as TOML, each with its source. Secrets are masked.
 pub fn masked_toml(values: &RawSettings) -> String {
     use std::fmt::Write as _;
-    let mut text = String::new();
+    let mut text = match &values.file {
+        Some(file) => format!("# file: {}\n\n", file.path.display()),
+        None => String::new(),
+    };
     for setting in SETTINGS {
         let Some(value) = values.settings.get(setting.key) else { continue };
         let _ = writeln!(text, "# {}", setting.help);

@@ -8,6 +8,7 @@ mod raw;
 mod resources;
 mod secrets;
 mod settings;
+mod source;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,10 +29,11 @@ use crate::connections::ConnectionLimits;
 pub use display::{masked_database_url, masked_toml};
 pub use operator::{EgressPrivate, OperatorCredentials, OperatorObjects, Signup, TlsFiles};
 use parse::{choice, flag, integer, invalid, non_empty, optional, parsed, small_integer};
-pub use raw::{RawSettings, RawValue, SettingSource};
+pub use raw::{RawSettings, RawValue, SettingSource, SettingsFile};
 pub use resources::raise_descriptor_limit;
 use secrets::Secrets;
 pub use settings::{SETTINGS, Setting, env_name};
+pub use source::{Reader, load_raw, variable};
 
 /// A message for the operator that names the setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -165,35 +167,6 @@ pub struct JudgeDefaults {
 pub struct ProviderSettings {
     pub base_url: Option<String>,
     pub api_key: Option<SecretString>,
-}
-
-/// Reads the settings of this process: the file named by `--config` or `GATEWAY_CONFIG`, and the environment.
-#[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
-pub fn load_raw(file: Option<&Path>) -> Result<RawSettings, ConfigError> {
-    let named = std::env::var_os("GATEWAY_CONFIG").map(PathBuf::from);
-    let mut variables = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        // A variable that is not UTF-8 matters only if it is a setting. The message must not show its value.
-        let Ok(name) = name.into_string() else { continue };
-        match value.into_string() {
-            Ok(value) => variables.push((name, value)),
-            Err(_) if name.starts_with("GATEWAY_") => {
-                return Err(ConfigError(format!("bad value for {name}: expected UTF-8 text")));
-            }
-            Err(_) => {}
-        }
-    }
-    RawSettings::load(file.or(named.as_deref()), variables)
-}
-
-/// A variable of the environment that an imported file refers to.
-#[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
-pub fn variable(name: &str) -> Option<String> {
-    // A name with `=` or NUL cannot be set.
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return None;
-    }
-    std::env::var(name).ok()
 }
 
 impl Config {

@@ -1,7 +1,8 @@
 //! Raw settings: defaults, overridden by the TOML file, overridden by the environment. Only names are validated here.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use gateway_core::llm::providers::all;
 
@@ -21,6 +22,14 @@ pub struct RawValue {
     pub source: SettingSource,
 }
 
+/// The file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsFile {
+    pub path: PathBuf,
+    /// False if nobody named it: it was found where such a file usually is.
+    pub is_named: bool,
+}
+
 /// Raw values by key; provider settings by provider and key.
 #[derive(Clone, Debug, Default)]
 pub struct RawSettings {
@@ -28,6 +37,7 @@ pub struct RawSettings {
     pub providers: BTreeMap<String, BTreeMap<&'static str, RawValue>>,
     /// Variables that start with `GATEWAY_` but name no setting, probably because of a typo.
     pub unknown_variables: Vec<String>,
+    pub file: Option<SettingsFile>,
 }
 
 impl RawSettings {
@@ -44,6 +54,7 @@ impl RawSettings {
         }
         if let Some(path) = file {
             values.read_file(path)?;
+            values.file = Some(SettingsFile { path: path.to_owned(), is_named: true });
         }
         values.read_environment(environment);
         Ok(values)
@@ -55,8 +66,7 @@ impl RawSettings {
 
     fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError(format!("cannot read the configuration file {shown}: {error}")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             // Without the line itself, which may have a secret.
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -121,6 +131,22 @@ impl RawSettings {
     }
 }
 
+fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
+    let (shown, remedy) = (path.display(), remedy(error));
+    ConfigError(format!("cannot read the configuration file {shown}: {error}{remedy}"))
+}
+
+/// What to do about a file that cannot be read.
+pub(super) fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ". Run the command as a user who may read it, for an installed package with `sudo -u gateway gateway …`, or \
+             name other settings with --config"
+        }
+        _ => "",
+    }
+}
+
 /// Reads credentials from their common names, such as `OPENAI_API_KEY`. The provider's own setting has precedence.
 impl RawSettings {
     fn read_common_names(&mut self, variables: &[(String, String)]) {
@@ -167,5 +193,21 @@ fn scalar(key: &str, value: toml::Value) -> Result<String, ConfigError> {
             Ok(items.join(","))
         }
         _ => Err(ConfigError(format!("'{key}' must be a string, a number, a boolean or a list"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_user_is_an_error_with_its_remedy() {
+        let denied =
+            unreadable(Path::new("/etc/gateway/gateway.toml"), &io::ErrorKind::PermissionDenied.into());
+        for part in ["/etc/gateway/gateway.toml", "sudo -u gateway gateway", "--config"] {
+            assert!(denied.to_string().contains(part), "{denied}");
+        }
+        let absent = unreadable(Path::new("absent.toml"), &io::ErrorKind::NotFound.into()).to_string();
+        assert!(absent.contains("absent.toml") && !absent.contains("sudo"), "{absent}");
     }
 }

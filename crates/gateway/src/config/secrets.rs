@@ -9,6 +9,7 @@ use std::path::Path;
 use secrecy::SecretString;
 
 use super::parse::invalid;
+use super::raw::remedy;
 use super::{ConfigError, RawSettings};
 
 pub(super) struct Secrets {
@@ -59,7 +60,10 @@ fn accepted(
     match std::fs::read_to_string(&path) {
         Ok(text) => secrets.push(check(key, text.trim().to_owned())?),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-        Err(error) => return Err(ConfigError(format!("cannot read {}: {error}", path.display()))),
+        Err(error) => {
+            let (shown, remedy) = (path.display(), remedy(&error));
+            return Err(ConfigError(format!("cannot read {shown}: {error}{remedy}")));
+        }
     }
     Ok(secrets)
 }

@@ -1,5 +1,12 @@
 //! The command line: commands, messages, exit codes, the log, and shutdown.
 
+#[path = "cli_doctor.rs"]
+mod cli_doctor;
+#[path = "cli_installation.rs"]
+mod cli_installation;
+#[path = "cli_orgs.rs"]
+mod cli_orgs;
+
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -97,7 +104,8 @@ fn wrong_settings_are_named_and_end_with_2() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path().to_owned();
     let with_file = |text: &str| {
-        let file = path.join("gateway.toml");
+        // Not `gateway.toml`, which would be found.
+        let file = path.join("wrong.toml");
         std::fs::write(&file, text).unwrap();
         gateway(&path, &["serve", "--config", file.to_str().unwrap()], &[])
     };
@@ -105,7 +113,7 @@ fn wrong_settings_are_named_and_end_with_2() {
         (with_file("lissten = 'x'"), "lissten"),
         (with_file("[providers.openai]\nkey = 'x'"), "providers.openai.key"),
         (with_file("auth_attempts = 0"), "auth_attempts"),
-        (with_file("listen = "), "gateway.toml"),
+        (with_file("listen = "), "wrong.toml"),
         (gateway(&path, &["serve", "--config", "absent.toml"], &[]), "absent.toml"),
         (gateway(&path, &["config"], &[("GATEWAY_PUBLIC_DOCS", "perhaps")]), "GATEWAY_PUBLIC_DOCS"),
         (gateway(&path, &["serve"], &[("GATEWAY_LISTEN", "8080")]), "GATEWAY_LISTEN"),

@@ -1,7 +1,6 @@
-//! The command line for installing and for daily work: `init`, `doctor`, `upgrade-check`, and keys, organizations, log rows
-//! and usage of a running gateway.
+//! The command line for installing and for daily work: `init`, `upgrade-check`, and keys, log rows and usage of a running
+//! gateway.
 
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -10,23 +9,17 @@ use gateway_store::{Db, Part};
 use serde_json::{Value, json};
 
 use crate::support::{Backend, GatewayProcess, PASSWORD, ProcessOutput, command, fresh_settings, run};
-use crate::upstream::{Reply, Upstream};
 
 fn gateway(data: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> ProcessOutput {
     run(command(data, arguments).envs(settings.iter().copied()))
 }
 
-fn json_of(done: &ProcessOutput) -> Value {
-    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+fn signup(slug: &str) -> Value {
+    json!({"email": format!("{slug}@example.com"), "password": PASSWORD, "org_slug": slug})
 }
 
-/// The verdict and the message of a check.
-fn finding(done: &ProcessOutput, check: &str) -> (String, String) {
-    let findings = json_of(done);
-    let found = findings.as_array().unwrap().iter().find(|finding| finding["check"] == check);
-    let found = found.unwrap_or_else(|| panic!("no {check} in {findings}"));
-    let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
-    (text("verdict"), text("message"))
+fn json_of(done: &ProcessOutput) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
 }
 
 #[test]
@@ -55,88 +48,6 @@ fn completions_and_the_manual_page_are_printed() {
     let man = gateway(here.path(), &["man"], &[]);
     assert!(man.code == Some(0) && man.stdout.contains(".TH gateway 1"), "{man:?}");
     assert!(!here.path().join("data").exists(), "none of these touches the data directory");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_is_content_with_a_fresh_and_with_a_used_installation() {
-    for backend in Backend::BOTH {
-        let data = tempfile::tempdir().unwrap();
-        let settings = fresh_settings(backend, &data).await;
-        let doctor = || run(command(data.path(), &["doctor", "--json"]).envs(settings.iter().cloned()));
-        let fresh = doctor();
-        assert_eq!(fresh.code, Some(0), "{fresh:?}");
-        for check in ["settings", "files", "disk", "clock", "database", "port", "egress", "providers"] {
-            assert_ne!(finding(&fresh, check).0, "failed", "{fresh:?}");
-        }
-        drop(GatewayProcess::start(command(data.path(), &["serve"]).envs(settings.iter().cloned())));
-        let used = doctor();
-        assert_eq!(used.code, Some(0), "{used:?}");
-        let (_, database) = finding(&used, "database");
-        let versions = format!("schema {}/{}", Part::State.version(), Part::Logs.version());
-        assert!(database.contains(&versions), "{database}");
-    }
-}
-
-#[test]
-fn doctor_names_what_is_wrong_and_the_remedy() {
-    let here = tempfile::tempdir().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let data = here.path().join("data");
-    std::fs::create_dir(&data).unwrap();
-    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let settings = [
-        ("GATEWAY_LISTEN", address.as_str()),
-        ("GATEWAY_REDIS_URL", "redis://127.0.0.1:9"),
-        ("GATEWAY_PROVIDER_OPENAI_BASE_URL", "http://127.0.0.1:9"),
-        ("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-hidden"),
-        ("GATEWAY_LISSTEN", "typo"),
-    ];
-    let done = gateway(here.path(), &["doctor"], &settings);
-    assert_eq!(done.code, Some(1), "{done:?}");
-    for part in [
-        "GATEWAY_LISSTEN",
-        "GATEWAY_LISTEN",
-        "GATEWAY_REDIS_URL",
-        "GATEWAY_PROVIDER_OPENAI_BASE_URL",
-        "chmod",
-    ] {
-        assert!(done.stdout.contains(part), "{part} is missing in {}", done.stdout);
-    }
-    assert!(done.stderr.contains("checks failed"), "{done:?}");
-    assert!(!done.stdout.contains("sk-hidden"), "{done:?}");
-    assert!(!data.join("master_key").exists(), "nothing is written");
-    let offline = gateway(here.path(), &["doctor", "--offline", "--json"], &settings);
-    assert_eq!(finding(&offline, "providers").0, "ok", "{offline:?}");
-    let wrong = gateway(here.path(), &["doctor"], &[("GATEWAY_PUBLIC_DOCS", "perhaps")]);
-    assert!(wrong.code == Some(1) && wrong.stdout.contains("GATEWAY_PUBLIC_DOCS"), "{wrong:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_calls_providers_with_their_credentials() {
-    let upstream = Upstream::start().await;
-    let here = tempfile::tempdir().unwrap();
-    let url = upstream.url();
-    let settings = [
-        ("GATEWAY_PROVIDER_OPENAI_BASE_URL", url.as_str()),
-        ("GATEWAY_PROVIDER_OPENAI_API_KEY", "sk-operator"),
-    ];
-    upstream.set_default_reply(Reply::json(200, r#"{"data": []}"#));
-    let good = gateway(here.path(), &["doctor", "--json"], &settings);
-    assert_eq!((good.code, finding(&good, "providers").0.as_str()), (Some(0), "ok"), "{good:?}");
-    let request = &upstream.requests()[0];
-    assert_eq!(
-        (request.target(), request.header("authorization")),
-        ("/v1/models", Some("Bearer sk-operator"))
-    );
-    let earlier = Reply::json(200, r#"{"data": []}"#).header("date", "Sun, 06 Nov 1994 08:49:37 GMT");
-    upstream.set_default_reply(earlier);
-    let skewed = gateway(here.path(), &["doctor"], &settings);
-    assert!(skewed.code == Some(0) && skewed.stdout.contains("openai says 1994-11-06"), "{skewed:?}");
-    upstream.set_default_reply(Reply::json(401, r#"{"error": {"message": "no"}}"#));
-    let refused = gateway(here.path(), &["doctor", "--json"], &settings);
-    assert_eq!((refused.code, finding(&refused, "providers").0.as_str()), (Some(1), "failed"), "{refused:?}");
-    assert!(refused.stdout.contains("GATEWAY_PROVIDER_OPENAI_API_KEY"), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,10 +119,6 @@ async fn keys_organizations_rows_and_usage_of_a_running_gateway() {
         assert_eq!(summary["requests"], 1);
         let by_model = call(&["usage", "--by", "model"]);
         assert!(by_model.stdout.contains("sandbox-small"), "{by_model:?}");
-        let orgs = call(&["orgs", "list"]);
-        assert!(orgs.stdout.contains("acme"), "{orgs:?}");
-        let members = call(&["orgs", "members"]);
-        assert!(members.stdout.contains("ada@example.com"), "{members:?}");
         let rotated = call(&["keys", "rotate", listed["id"].as_str().unwrap(), "--overlap-hours", "0"]);
         assert!(rotated.stdout.starts_with("sk-gateway-"), "{rotated:?}");
         let revoked = call(&["keys", "revoke", listed["id"].as_str().unwrap()]);
@@ -223,11 +130,96 @@ async fn keys_organizations_rows_and_usage_of_a_running_gateway() {
             (&["keys", "list", "--url", "http://127.0.0.1:9"][..], "GATEWAY_URL"),
             (&["keys", "list", "--url", "nonsense"][..], "http://127.0.0.1:8080"),
             (&["logs", "list", "--status", "high"][..], "status"),
+            (&["logs", "list", "--from", "yesterday"][..], "from"),
+            (&["logs", "list", "--sort", "colour"][..], "latency"),
+            (&["logs", "list", "--query", "status:"][..], "query"),
+            (&["keys", "create", "late", "--expires", "soon"][..], "90d"),
         ] {
             let failed = call(arguments);
             assert!(failed.code == Some(1) && failed.stderr.contains(named), "{arguments:?}: {failed:?}");
         }
+        for limit in ["0", "10001"] {
+            assert_eq!(call(&["logs", "list", "--limit", limit]).code, Some(2));
+        }
         let without = gateway(data.path(), &["usage"], &[]);
         assert!(without.code == Some(1) && without.stderr.contains("GATEWAY_KEY"), "{without:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_selected_by_time_and_query_and_sorted() {
+    let data = tempfile::tempdir().unwrap();
+    let service = GatewayProcess::start(&mut command(data.path(), &["serve"]));
+    let account = service.post("/api/v1/signup", &signup("acme")).send().await.expect(201);
+    let key = account["api_key"].as_str().unwrap();
+    for (model, words) in
+        [("sandbox-small", "a"), ("sandbox-large", "many words that make more tokens than one")]
+    {
+        let body =
+            json!({"model": format!("sandbox/{model}"), "messages": [{"role": "user", "content": words}]});
+        service.post("/sdk/v1/chat/completions", &body).bearer(key).send().await.expect(200);
+    }
+    let url = format!("http://{}", service.address);
+    let remote = [("GATEWAY_URL", url.as_str()), ("GATEWAY_KEY", key)];
+    let models = |options: &[&str]| -> Vec<String> {
+        let done = gateway(data.path(), &[&["logs", "list", "--json"], options].concat(), &remote);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let rows = json_of(&done)["logs"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["model"].as_str().unwrap().to_owned()).collect()
+    };
+    let (small, large) = ("sandbox-small".to_owned(), "sandbox-large".to_owned());
+    assert_eq!(models(&[]), [large.clone(), small.clone()]);
+    assert_eq!(models(&["--sort", "tokens:asc"]), [small.clone(), large.clone()]);
+    assert_eq!(models(&["--query", "model:*small"]), std::slice::from_ref(&small));
+    assert_eq!(models(&["--from", "2020-01-01T00:00:00Z", "--to", "2100-01-01T00:00:00Z"]).len(), 2);
+    assert_eq!(models(&["--to", "2020-01-01T00:00:00Z"]), Vec::<String>::new());
+    assert_eq!(models(&["--from", "2100-01-01T00:00:00Z"]), Vec::<String>::new());
+
+    let made = gateway(data.path(), &["keys", "create", "brief", "--expires", "90d", "--json"], &remote);
+    let (now, expires) = {
+        let key = &json_of(&made)["key"];
+        let time = |name: &str| key[name].as_str().unwrap().parse::<Timestamp>().unwrap();
+        (time("created_at"), time("expires_at"))
+    };
+    assert_eq!(expires.since(now).as_secs().div_ceil(3_600), 90 * 24, "{made:?}");
+    let shown = gateway(data.path(), &["keys", "list"], &remote).stdout;
+    assert!(shown.contains("EXPIRES") && shown.contains(&expires.to_string()[..10]), "{shown}");
+}
+
+/// An answer of the API has at most 200 items.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_goes_on_over_the_pages_of_the_api() {
+    let data = tempfile::tempdir().unwrap();
+    let service = GatewayProcess::start(&mut command(data.path(), &["serve"]));
+    let account = service.post("/api/v1/signup", &signup("acme")).send().await.expect(201);
+    let key = account["api_key"].as_str().unwrap();
+    for number in 0..204 {
+        service
+            .post("/api/v1/keys", &json!({"name": format!("k-{number}")}))
+            .key(key)
+            .send()
+            .await
+            .expect(201);
+    }
+    let url = format!("http://{}", service.address);
+    let remote = [("GATEWAY_URL", url.as_str()), ("GATEWAY_KEY", key)];
+    let list = |limit: &str, options: &[&str]| {
+        let arguments = [&["keys", "list", "--limit", limit], options].concat();
+        let done = gateway(data.path(), &arguments, &remote);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done
+    };
+    let names = |done: &ProcessOutput| -> std::collections::HashSet<String> {
+        let keys = json_of(done)["keys"].as_array().unwrap().clone();
+        keys.iter().map(|key| key["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let some = list("203", &["--json"]);
+    assert_eq!(names(&some).len(), 203);
+    assert!(json_of(&some)["next_cursor"].is_string(), "there are two more");
+    let all = list("10000", &["--json"]);
+    assert_eq!((names(&all).len(), &json_of(&all)["next_cursor"]), (205, &json!(null)));
+    assert!(names(&all).is_superset(&names(&some)));
+    let shown = list("203", &[]).stdout;
+    assert!(shown.lines().count() == 205 && shown.contains("--limit takes up to 10000"), "{shown}");
+    assert!(!list("10000", &[]).stdout.contains("there are more"));
 }

@@ -1,4 +1,4 @@
-//! Checks of what is outside of the process: ports, what can be reached, and providers with their credentials.
+//! Checks of what is outside of the process: ports, and providers with their credentials.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http::{HeaderMap, Request};
 
 use super::Finding;
 use crate::clock::Clock;
-use crate::config::{self, Config, EgressPrivate};
+use crate::config::{self, Config};
 use crate::outbound::body::OutboundBody;
 use crate::outbound::clients::Clients;
 use crate::targets::probe::probe_request;
@@ -19,8 +19,6 @@ use crate::targets::{Target, operator_providers};
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Providers refuse signatures that are older than five minutes, or younger.
 const LARGEST_SKEW: Duration = Duration::from_secs(60);
-/// Variables that other programs take as their proxy. The gateway connects directly.
-const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 
 /// The address is free, or a gateway has it already.
 pub async fn port(setting: &str, address: SocketAddr) -> Finding {
@@ -46,31 +44,6 @@ async fn is_gateway(address: SocketAddr) -> bool {
     let sent =
         tokio::time::timeout(TIMEOUT, async { Clients::new().send(request, EgressRule::Any).await }).await;
     matches!(sent, Ok(Ok(response)) if response.headers().contains_key("x-request-id"))
-}
-
-/// What URLs of tenants can reach, and whether a proxy is expected that the gateway does not use.
-pub fn egress(config: &Config) -> Vec<Finding> {
-    const CHECK: &str = "egress";
-    let reached = match config.egress_private {
-        EgressPrivate::Allow => "URLs of tenants can reach private addresses",
-        EgressPrivate::Deny => "URLs of tenants can reach public addresses only",
-        EgressPrivate::Auto if config.is_exposed() => {
-            "URLs of tenants can reach public addresses only, because others can connect"
-        }
-        EgressPrivate::Auto => {
-            "URLs of tenants can reach private addresses until there is a second organization"
-        }
-    };
-    let mut findings = vec![Finding::ok(CHECK, reached)];
-    if let Some(name) = PROXY_VARIABLES.iter().find(|name| config::variable(name).is_some()) {
-        let remedy = "let the gateway reach the providers directly, or set GATEWAY_PROVIDER_<NAME>_BASE_URL";
-        findings.push(Finding::warning(
-            CHECK,
-            format!("{name} is set, but the gateway uses no proxy"),
-            remedy,
-        ));
-    }
-    findings
 }
 
 /// Calls each provider of the operator with its credential.
@@ -139,7 +112,7 @@ async fn provider(clients: &Clients, target: &Target) -> (Finding, Option<Findin
 }
 
 /// A clock that is wrong makes tokens and signatures invalid.
-fn skew(provider: &str, headers: &HeaderMap, now: Timestamp) -> Option<Finding> {
+pub fn skew(provider: &str, headers: &HeaderMap, now: Timestamp) -> Option<Finding> {
     let theirs = Timestamp::from_http_date(headers.get(DATE)?.to_str().ok()?)?;
     let apart = now.since(theirs).max(theirs.since(now));
     (apart > LARGEST_SKEW).then(|| {
