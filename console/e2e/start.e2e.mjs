@@ -78,6 +78,7 @@ test('with the keyboard alone', async () => {
   await page.keyboard.press('ArrowRight')
   await page.getByRole('region', { name: 'Your own tool' }).getByText(`${shared.gateway.url}/sdk/v1`).waitFor()
   await page.keyboard.press('ArrowLeft')
+  await page.getByRole('region', { name: 'TypeScript' }).waitFor()
   await page.keyboard.press('ArrowLeft')
   await page.getByRole('region', { name: 'Python' }).waitFor()
   await page.keyboard.press('c')

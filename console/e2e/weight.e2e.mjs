@@ -54,8 +54,6 @@ test(`memory does not grow while ${LIVE_ROWS} requests arrive`, async () => {
     const { logs } = await call(shared.gateway, person.token, 'GET', '/api/v1/logs?limit=1')
     await page.locator(`[data-row="${logs[0].id}"]`).waitFor({ timeout: 60_000 })
     await page.waitForTimeout(1500)
-    const loaded = Number(/^([\d,]+) rows? loaded/.exec(await page.getByText(/rows? loaded/).innerText())?.[1].replaceAll(',', ''))
-    assert.ok(loaded >= 200, `only ${loaded} rows are in the list`)
     sizes.push(await heapMb())
   }
   const elements = await page.evaluate(() => document.querySelectorAll('*').length)

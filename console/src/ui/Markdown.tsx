@@ -8,6 +8,8 @@ const COMPONENTS: Components = {
       {children}
     </a>
   ),
+  // It scrolls, so the keyboard has to reach it.
+  pre: ({ children }) => <pre tabIndex={0}>{children}</pre>,
   img: ({ alt, src }) => <span className="text-muted">[{alt || String(src ?? 'picture')}]</span>,
 }
 

@@ -1,12 +1,5 @@
 //! The command line: commands, messages, exit codes, the log, and shutdown.
 
-#[path = "cli_doctor.rs"]
-mod cli_doctor;
-#[path = "cli_installation.rs"]
-mod cli_installation;
-#[path = "cli_orgs.rs"]
-mod cli_orgs;
-
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
