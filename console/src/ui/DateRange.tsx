@@ -7,8 +7,6 @@ import { Button } from './Button'
 import { Field, Input } from './Field'
 import { Popover } from './Menu'
 
-const DAY_MS = 86_400_000
-
 interface DateRangeProps {
   value: RangeSearch
   onChange(value: RangeSearch): void
@@ -53,19 +51,17 @@ export function DateRange({ value, onChange }: DateRangeProps) {
           onSubmit={(event) => {
             event.preventDefault()
             const data = new FormData(event.currentTarget)
-            const given = (name: string) => fromInput(String(data.get(name)), utc)
-            // Without an end the range ends now, without a beginning it has a day.
-            const to = given('to') ?? new Date().toISOString()
-            const from = given('from') ?? new Date(Date.parse(to) - DAY_MS).toISOString()
-            if (from < to) choose({ from, to })
+            const from = fromInput(String(data.get('from')), utc)
+            const to = fromInput(String(data.get('to')), utc)
+            if (from && to && from < to) choose({ from, to })
             else setError('To must be after From')
           }}
         >
           <Field label="From">
-            <Input type="datetime-local" name="from" step={60} defaultValue={toInput(value.from, utc)} />
+            <Input type="datetime-local" name="from" step={60} required defaultValue={toInput(value.from, utc)} />
           </Field>
           <Field label="To" hint={`Times are ${zoneName(zone)}`} error={error}>
-            <Input type="datetime-local" name="to" step={60} defaultValue={toInput(value.to, utc)} />
+            <Input type="datetime-local" name="to" step={60} required defaultValue={toInput(value.to, utc)} />
           </Field>
           <Button type="submit">Apply</Button>
         </form>
