@@ -175,7 +175,7 @@ fn what_changes_the_meaning_is_refused() {
         other,
         Refused::OtherDialect { name: "x-portkey-provider".into(), dialect: "portkey", path: "litellm" }
     );
-    // The key is taken all the same: who asks must be known first.
+    // The key is taken anyway: the caller is authenticated first.
     let given = [("x-portkey-provider", "openai"), ("authorization", "Bearer sk-1")];
     assert_eq!(taken(named("litellm").unwrap(), &given).key.as_deref(), Some("sk-1"));
     assert!(matches!(edited("litellm", json!({"num_retries": "x"})), Err(Refused::Invalid { .. })));

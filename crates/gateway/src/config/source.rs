@@ -70,7 +70,7 @@ fn found(reader: Reader, here: &Path, system: &Path, names_data: bool) -> Option
         .then(|| system.to_owned())
 }
 
-/// In a directory that everybody can write to, others could leave a file for whoever runs a command there.
+/// In a directory that everybody can write to, others could leave a file for any user who runs a command there.
 fn is_trusted(path: &Path) -> bool {
     let owner = std::fs::metadata(path).map(|found| found.uid());
     owner.is_ok_and(|owner| owner == 0 || owner == rustix::process::geteuid().as_raw())
