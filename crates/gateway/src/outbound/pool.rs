@@ -86,7 +86,12 @@ impl Pool {
                 Ok(response) => {
                     let (head, incoming) = response.into_parts();
                     let pool = Some((Arc::clone(&self.idle), authority.clone()));
-                    let mut body = UpstreamBody { incoming, connection: Some(connection), pool };
+                    let mut body = UpstreamBody {
+                        incoming,
+                        read_budget: ReadBudget::default(),
+                        connection: Some(connection),
+                        pool,
+                    };
                     body.release_at_end();
                     return Ok(Response::from_parts(head, body));
                 }
@@ -267,9 +272,41 @@ impl Wake for RepollWaker {
     }
 }
 
+/// Bytes of a body that a task reads before it yields to the other tasks of its worker. A provider that sends faster than
+/// the gateway reads would otherwise occupy the worker for as long as it sends.
+const READ_BUDGET: usize = 256 << 10;
+
+/// Counts what a task has read of a body since it last waited or yielded.
+#[derive(Default)]
+struct ReadBudget {
+    used: usize,
+}
+
+impl ReadBudget {
+    /// Whether the task must yield. It is woken again at once, behind the tasks that are ready.
+    fn must_yield(&mut self, context: &Context<'_>) -> bool {
+        let is_exhausted = self.used >= READ_BUDGET;
+        if is_exhausted {
+            self.used = 0;
+            context.waker().wake_by_ref();
+        }
+        is_exhausted
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.used += bytes;
+    }
+
+    /// The task waits for the provider, so other tasks run anyway.
+    fn reset(&mut self) {
+        self.used = 0;
+    }
+}
+
 /// A response body with the connection it is read from. At its end the connection returns to the pool.
 pub struct UpstreamBody {
     incoming: Incoming,
+    read_budget: ReadBudget,
     connection: Option<Box<PooledConnection>>,
     pool: Option<(Arc<IdleConnections>, Authority)>,
 }
@@ -291,7 +328,7 @@ impl UpstreamBody {
 /// The body of a response whose connection hyper-util's client manages.
 impl From<Incoming> for UpstreamBody {
     fn from(incoming: Incoming) -> Self {
-        Self { incoming, connection: None, pool: None }
+        Self { incoming, read_budget: ReadBudget::default(), connection: None, pool: None }
     }
 }
 
@@ -303,16 +340,22 @@ impl Body for UpstreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, connection, .. } = &mut *self;
+        let Self { incoming, read_budget, connection, .. } = &mut *self;
+        if read_budget.must_yield(context) {
+            return Poll::Pending;
+        }
         let polled = match connection {
             Some(connection) => connection.poll_body(context, incoming),
             None => Pin::new(incoming).poll_frame(context),
         };
         match &polled {
-            Poll::Ready(Some(Ok(_))) => self.release_at_end(),
+            Poll::Ready(Some(Ok(frame))) => {
+                read_budget.consume(frame.data_ref().map_or(0, Bytes::len));
+                self.release_at_end();
+            }
             Poll::Ready(None) => self.release(),
             Poll::Ready(Some(Err(_))) => self.connection = None,
-            Poll::Pending => {}
+            Poll::Pending => read_budget.reset(),
         }
         polled
     }
@@ -323,5 +366,38 @@ impl Body for UpstreamBody {
 
     fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_body_that_never_waits_yields_to_other_tasks() {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let context = Context::from_waker(&waker);
+        let mut budget = ReadBudget::default();
+        let yields = (0..16).filter(|_| {
+            budget.consume(READ_BUDGET / 4);
+            budget.must_yield(&context)
+        });
+        assert_eq!(yields.count(), 4);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 4, "the task is woken again");
+        budget.consume(READ_BUDGET);
+        budget.reset();
+        assert!(!budget.must_yield(&context), "it has waited");
     }
 }

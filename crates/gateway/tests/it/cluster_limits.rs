@@ -179,6 +179,45 @@ async fn the_permits_of_a_killed_node_are_free_again_with_redis() {
     kill_with_permits(&[("GATEWAY_REDIS_URL", &redis())]).await;
 }
 
+/// A call waits at one node for the permit that a call of another node holds.
+async fn wait_for_a_permit_of_another_node(settings: &[(&str, &str)]) {
+    let settings_of_all: Vec<(&str, &str)> = settings.iter().copied().chain([MANY_CALLS]).collect();
+    let cluster = Cluster::start(2, &settings_of_all).await;
+    if !settings.is_empty() {
+        wait_for_redis(&cluster, "ok").await;
+    }
+    cluster.limit(json!({"name": "one", "models": ["m"], "concurrent": 1})).await;
+    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
+    wait_for_limit(&cluster, "warm").await;
+    let signal = Signal::new();
+    let before = cluster.upstream.arrivals().len();
+    cluster.upstream.push(answer().wait_before_head(&signal));
+    let first = tokio::spawn(ask(&cluster, 0, "m").send());
+    cluster.upstream.wait_for_requests(before + 1, Duration::from_secs(20)).await;
+    let refused = ask(&cluster, 1, "m").header("x-gateway-wait", "300").send().await;
+    refused.expect_error(429, "rate_limited");
+    let waiting = tokio::spawn(ask(&cluster, 1, "m").header("x-gateway-wait", "30000").send());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_finished(), "it waits while the other node's call runs");
+    assert_eq!(cluster.upstream.arrivals().len(), before + 1);
+    signal.notify();
+    first.await.unwrap().expect(200);
+    let ended = Instant::now();
+    waiting.await.unwrap().expect(200);
+    // A node gives back what it did not use for a second, and who waits looks every quarter of one.
+    assert!(ended.elapsed() < Duration::from_secs(10), "{:?}", ended.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_waits_for_a_permit_of_another_node_on_postgres() {
+    wait_for_a_permit_of_another_node(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_waits_for_a_permit_of_another_node_with_redis() {
+    wait_for_a_permit_of_another_node(&[("GATEWAY_REDIS_URL", &redis())]).await;
+}
+
 /// The node that calls run on forgets the buckets of a limit that is disabled, but not the permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_permits_of_a_disabled_limit_are_given_back() {
