@@ -20,6 +20,10 @@ use crate::scenarios;
 use crate::target::{Target, TargetKind};
 use crate::tls;
 
+/// Requests of a block: a few hundredths of a second.
+pub(crate) const BLOCK_REQUESTS: u64 = 400;
+const BLOCKS_PER_ROUND: usize = 16;
+
 pub(crate) struct Bench {
     pub(crate) options: Options,
     pub(crate) stop: StopFlag,
@@ -273,10 +277,44 @@ impl Bench {
         Ok(Measured { cpu_with_deferred: all / report.total.max(1.0), became_idle: false, load: report })
     }
 
+    /// Runs several requests in turn, in short blocks. Returns the serving threads' CPU per request, by request and block.
+    pub(crate) fn measure_blocks(
+        &self,
+        target: &Target,
+        requests: &[&[u8]],
+        lengths: Vec<u64>,
+    ) -> BenchResult<Vec<Vec<f64>>> {
+        self.wait_for_idle_machine()?;
+        let load = Load {
+            mode: LoadMode::Blocks,
+            request: &[],
+            lengths,
+            connections: self.options.connections,
+            rate: 0,
+            requests: BLOCK_REQUESTS,
+        };
+        let process = self.start_load_of(target, &load, requests)?;
+        let report = self.read_report(process, target, &load)?;
+        serde_json::from_value(report).map_err(|error| BenchError::new(error.to_string()))
+    }
+
     /// Runs the load generator. Returns its report and the CPU sample from before.
     fn run_load(&self, target: &Target, load: &Load<'_>) -> BenchResult<(LoadReport, CpuSample)> {
         let before = procfs::cpu(&target.pids);
-        let mut process = self.start_load(target, load)?;
+        let process = self.start_load(target, load)?;
+        let report = self.read_report(process, target, load)?;
+        let report = LoadReport::from_json(&report)
+            .ok_or_else(|| BenchError::new(format!("invalid report of the load generator: {report}")))?;
+        Ok((report, before))
+    }
+
+    /// Waits for the load generator and reads what it printed.
+    fn read_report(
+        &self,
+        mut process: Process,
+        target: &Target,
+        load: &Load<'_>,
+    ) -> BenchResult<serde_json::Value> {
         let said = process.child().stdout.take().map(lines);
         let errors = process.child().stderr.take().map(lines);
         let status = process.wait(&self.stop, self.load_limit(load) + Duration::from_secs(2));
@@ -286,21 +324,27 @@ impl Bench {
             return Err(BenchError::new(format!("load on {}: {}", target.kind.name(), errors.join("\n"))));
         }
         let line = said.into_iter().flatten().next().unwrap_or_default();
-        let report = serde_json::from_str(&line).ok().as_ref().and_then(LoadReport::from_json);
-        let report =
-            report.ok_or_else(|| BenchError::new(format!("invalid report of the load generator: {line}")))?;
-        Ok((report, before))
+        serde_json::from_str(&line).map_err(|error| {
+            BenchError::new(format!("invalid report of the load generator: {line}: {error}"))
+        })
     }
 
     /// Starts a load generator. The caller reads its output and waits for it.
     pub(crate) fn start_load(&self, target: &Target, load: &Load<'_>) -> BenchResult<Process> {
-        let file = self.new_folder().with_extension("request");
-        std::fs::write(&file, load.request).context("writing the request")?;
+        self.start_load_of(target, load, &[load.request])
+    }
+
+    fn start_load_of(&self, target: &Target, load: &Load<'_>, requests: &[&[u8]]) -> BenchResult<Process> {
         let cpus = self.pins.as_ref().map(|pins| &pins.client);
         let join = |pids: &[u32]| pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let window_ms = (self.seconds * 1000.0) as u64;
         let mut command = command(&self.this_program, cpus.map(String::as_str));
-        command.arg("load").arg("--request").arg(&file);
+        command.arg("load");
+        for request in requests {
+            let file = self.new_folder().with_extension("request");
+            std::fs::write(&file, request).context("writing the request")?;
+            command.arg("--request").arg(&file);
+        }
         let mut option = |name: &str, value: String| {
             command.arg(format!("--{name}")).arg(value);
         };
@@ -309,6 +353,7 @@ impl Bench {
         option("connections", load.connections.to_string());
         option("rate", load.rate.to_string());
         option("requests", load.requests.to_string());
+        option("blocks", self.blocks().to_string());
         option("warmup-ms", warmup_ms(window_ms).to_string());
         option("window-ms", window_ms.to_string());
         option("limit-ms", self.load_limit(load).as_millis().to_string());
@@ -365,11 +410,17 @@ impl Bench {
     }
 
     /// Timeout of a load: ample for a working target, short enough for one that hangs.
+    /// How many blocks of each request are measured.
+    fn blocks(&self) -> usize {
+        self.rounds * BLOCKS_PER_ROUND
+    }
+
     fn load_limit(&self, load: &Load<'_>) -> Duration {
         let window = Duration::from_secs_f64(self.seconds);
         match load.mode {
             LoadMode::Count => Duration::from_secs(20 + load.requests / 1000),
             LoadMode::Hold => Duration::from_mins(1),
+            LoadMode::Blocks => Duration::from_mins(4),
             LoadMode::Closed | LoadMode::Open => window * 2 + Duration::from_secs(10),
         }
     }

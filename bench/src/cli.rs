@@ -263,9 +263,9 @@ pub(crate) struct UpstreamOptions {
 pub(crate) struct LoadOptions {
     #[arg(long)]
     pub(crate) addr: SocketAddr,
-    /// File with the raw request
-    #[arg(long)]
-    pub(crate) request: PathBuf,
+    /// File with the raw request; several in blocks mode
+    #[arg(long, required = true)]
+    pub(crate) request: Vec<PathBuf>,
     /// Accepted lengths of a decoded response body
     #[arg(long)]
     pub(crate) accept_length: Vec<u64>,
@@ -276,9 +276,12 @@ pub(crate) struct LoadOptions {
     /// Open mode: requests per second
     #[arg(long, default_value_t = 1)]
     pub(crate) rate: u32,
-    /// Count mode: requests to make
+    /// Count mode: requests to make; blocks mode: requests of one block
     #[arg(long, default_value_t = 0)]
     pub(crate) requests: u64,
+    /// Blocks mode: blocks of each request
+    #[arg(long, default_value_t = 0)]
+    pub(crate) blocks: usize,
     #[arg(long, default_value_t = 0)]
     pub(crate) warmup_ms: u64,
     #[arg(long, default_value_t = 0)]
@@ -303,6 +306,8 @@ pub(crate) enum LoadMode {
     Open,
     /// A number of requests, as fast as possible
     Count,
+    /// Several requests take turns, each in short blocks of a number of requests
+    Blocks,
     /// Streams are opened and held until standard input closes
     Hold,
 }
@@ -313,6 +318,7 @@ impl LoadMode {
             Self::Closed => "closed",
             Self::Open => "open",
             Self::Count => "count",
+            Self::Blocks => "blocks",
             Self::Hold => "hold",
         }
     }

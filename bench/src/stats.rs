@@ -79,6 +79,18 @@ fn middle_of(index: usize) -> f64 {
 }
 
 impl Spread {
+    /// The median, with its 95 % confidence interval instead of minimum and maximum: of many values, the extremes say
+    /// little.
+    pub(crate) fn with_confidence(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        // The number of values below the median has the binomial distribution.
+        let count = values.len() as f64;
+        let rank = ((count - 1.96 * count.sqrt()) / 2.0).floor().max(0.0) as usize;
+        let (min, max) = (*values.get(rank)?, *values.get(values.len().checked_sub(rank + 1)?)?);
+        Some(Self { min, max, ..Self::of(values)? })
+    }
+
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -110,6 +122,15 @@ mod tests {
         }
         assert!((histogram.quantile(1.0) - 3_700_000.0).abs() < 3_700_000.0 * 0.005);
         assert_eq!(histogram.max(), 3_700_000);
+    }
+
+    #[test]
+    fn the_confidence_interval_of_the_median_leaves_outliers_out() {
+        let values = (0..100).map(f64::from).chain([1e9, -1e9]);
+        let spread = Spread::with_confidence(values).unwrap();
+        assert_eq!((spread.median, spread.min, spread.max), (49.5, 40.0, 59.0));
+        assert_eq!(Spread::with_confidence([7.0]), Some(Spread::one(7.0)));
+        assert_eq!(Spread::with_confidence([]), None);
     }
 
     #[test]

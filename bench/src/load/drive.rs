@@ -1,9 +1,10 @@
-//! The four load modes: closed loop, open loop, a number of requests, and open streams.
+//! The load modes: closed loop, open loop, a number of requests, and open streams; `blocks` has the fifth.
 //!
 //! In the open loop latency is measured from the time at which the request was due, so that a stall is charged to
 //! every delayed request. When the connection was free at that time, it is measured from the actual send: the delay
 //! was the generator's timer, which is reported separately.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::blocks;
 use super::connection::{Connection, ResponseInfo};
 use super::record::{Record, Window, nanoseconds};
 use super::{Latency, LoadReport};
@@ -21,19 +23,29 @@ use crate::procfs;
 use crate::stats::Histogram;
 
 pub(super) async fn drive(options: &LoadOptions) -> BenchResult<()> {
-    let request = std::fs::read(&options.request).context("reading the request")?;
-    let mut connections = Vec::with_capacity(options.connections);
-    for _ in 0..options.connections {
-        connections.push(Connection::open(options.addr, &request).await?);
+    if options.mode == LoadMode::Blocks {
+        return blocks::run(options).await;
     }
+    let file = options.request.first().ok_or_else(|| BenchError::new("--request is missing"))?;
+    let connections = connect(options, file).await?;
     let report = match options.mode {
         LoadMode::Closed => closed(options, connections).await?,
         LoadMode::Open => open(options, connections).await?,
         LoadMode::Count => count(options, connections).await?,
-        LoadMode::Hold => return hold(connections).await,
+        LoadMode::Hold | LoadMode::Blocks => return hold(connections).await,
     };
     println!("{}", report.to_json());
     Ok(())
+}
+
+/// Opens all connections for the request in a file.
+pub(super) async fn connect(options: &LoadOptions, file: &Path) -> BenchResult<Vec<Connection>> {
+    let request = std::fs::read(file).context("reading a request")?;
+    let mut connections = Vec::with_capacity(options.connections);
+    for _ in 0..options.connections {
+        connections.push(Connection::open(options.addr, &request).await?);
+    }
+    Ok(connections)
 }
 
 async fn closed(options: &LoadOptions, connections: Vec<Connection>) -> BenchResult<LoadReport> {
@@ -166,7 +178,7 @@ async fn hold(mut connections: Vec<Connection>) -> BenchResult<()> {
     Ok(())
 }
 
-fn check(answer: &ResponseInfo, lengths: &[u64]) -> BenchResult<()> {
+pub(super) fn check(answer: &ResponseInfo, lengths: &[u64]) -> BenchResult<()> {
     if lengths.is_empty() || lengths.contains(&answer.length) {
         return Ok(());
     }
@@ -305,12 +317,13 @@ mod tests {
             });
             let options = LoadOptions {
                 addr,
-                request: std::path::PathBuf::new(),
+                request: Vec::new(),
                 accept_length: vec![2],
                 mode: LoadMode::Open,
                 connections: 1,
                 rate: 100,
                 requests: 0,
+                blocks: 0,
                 warmup_ms: 0,
                 window_ms: 100,
                 limit_ms: 5000,

@@ -1,6 +1,7 @@
 //! The load generator: raw HTTP/1.1 over keep-alive connections with minimal work per request, so that it costs less
 //! than the target. It samples the CPU of the other processes at both ends of its window.
 
+mod blocks;
 mod connection;
 mod drive;
 mod record;

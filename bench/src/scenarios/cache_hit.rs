@@ -1,7 +1,7 @@
 //! Cost of a cache hit compared with a forwarded request, and cost of a fallback chain whose first target succeeds.
 
-use super::in_turn;
-use crate::bench::{Bench, Measured, Pair};
+use super::{BLOCKS_NOTE, compared, in_blocks};
+use crate::bench::{BLOCK_REQUESTS, Bench, Pair};
 use crate::error::{BenchError, BenchResult};
 use crate::http_client;
 use crate::report::{Goal, Row, Section};
@@ -21,18 +21,14 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
         request::with_headers(&without_sequence_number(&forwarded), CACHE),
         request::with_headers(&forwarded, CHAIN),
     ];
-    let [forwarded, hits, chained] = in_turn(bench, &pair, [&requests[0], &requests[1], &requests[2]])?;
-    let made: f64 = hits.iter().map(|run| run.load.total).sum();
+    let [forwarded, hits, chained] = in_blocks(bench, &pair, requests.each_ref().map(Vec::as_slice))?;
+    let made = (hits.len() as u64 * BLOCK_REQUESTS) as f64;
     let found = hits_counted(&pair)?;
     if found + 1.0 < made {
         return Err(BenchError::new(format!("only {found} of {made} requests were cache hits")));
     }
-    let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
-    let against = |runs: &[Measured]| {
-        Spread::of(
-            runs.iter().zip(&forwarded).map(|(run, plain)| run.cpu_per_answer() / plain.cpu_per_answer()),
-        )
-    };
+    let cpu = |blocks: &[f64]| Spread::with_confidence(blocks.iter().copied());
+    let against = |blocks: &[f64]| compared(blocks, &forwarded, |run, plain| run / plain);
     let row = |name: &str, unit, spread| Row { gateway: spread, ..Row::of_gateway(name, unit, 0.0) };
     Ok(Section {
         id: "k",
@@ -44,7 +40,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
             row("CPU per request with an unused chain", "us", cpu(&chained)),
             row("an unused chain against none", "x", against(&chained)).goal(Goal::Below(1.1)),
         ],
-        notes: Vec::new(),
+        notes: vec![BLOCKS_NOTE.to_owned()],
     })
 }
 

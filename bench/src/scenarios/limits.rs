@@ -1,8 +1,8 @@
 //! Cost of limits: the same request of an organization without limits, of a key to which none of its organization's
 //! limits applies, and of one to which ten apply: ten with a number each, and ten with three.
 
-use super::in_turn;
-use crate::bench::{Bench, Measured};
+use super::{BLOCKS_NOTE, compared, in_blocks};
+use crate::bench::Bench;
 use crate::error::{BenchError, BenchResult};
 use crate::gateway::Gateway;
 use crate::http_client::Api;
@@ -49,22 +49,19 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
     let keys = create_limited_keys(&pair.gateway)?;
     let chat = |key: &str| request::chat(2048, ResponseScript::default(), key);
     let requests = [chat(&pair.key), chat(&keys.unlimited), chat(&keys.single), chat(&keys.triple)];
-    let [none, other, ten, thirty] = in_turn(bench, &pair, requests.each_ref())?;
-    let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
-    let above = |runs: &[Measured]| {
-        Spread::of(runs.iter().zip(&none).map(|(run, none)| run.cpu_per_answer() - none.cpu_per_answer()))
-    };
+    let [none, other, ten, thirty] = in_blocks(bench, &pair, requests.each_ref().map(Vec::as_slice))?;
+    let above = |blocks: &[f64]| compared(blocks, &none, |limited, none| limited - none);
     let row = |name: &str, spread| Row { gateway: spread, ..Row::of_gateway(name, "us", 0.0) };
     Ok(Section {
         id: "p",
         title: format!("limits: 2 KB prompt, 300 B answer, {} connections", bench.options.connections),
         rows: vec![
-            row("CPU per request without limits", cpu(&none)),
+            row("CPU per request without limits", Spread::with_confidence(none.iter().copied())),
             row("CPU added by limits that do not apply", above(&other)).goal(Goal::Below(0.5)),
             row("CPU added by ten limits that apply", above(&ten)).goal(Goal::Below(5.0)),
             row("CPU added by ten limits of three numbers each", above(&thirty)),
         ],
-        notes: Vec::new(),
+        notes: vec![BLOCKS_NOTE.to_owned()],
     })
 }
 

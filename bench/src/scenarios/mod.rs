@@ -22,7 +22,6 @@ mod translation;
 mod usage;
 
 use crate::bench::{Bench, Load, Measured, Pair};
-use crate::cli::LoadMode;
 use crate::error::{BenchError, BenchResult};
 use crate::report::{Comparison, Row, Section};
 use crate::responses::ResponseScript;
@@ -101,39 +100,20 @@ fn rounds(bench: &Bench, targets: &[Target], load: &Load<'_>) -> BenchResult<Run
     Ok(runs)
 }
 
-/// Saturates one gateway with several requests in turn, in reverse order in every second round.
-fn in_turn<const N: usize>(
-    bench: &Bench,
-    pair: &Pair,
-    requests: [&Vec<u8>; N],
-) -> BenchResult<[Vec<Measured>; N]> {
-    let mut runs = [const { Vec::new() }; N];
-    for round in 0..bench.rounds {
-        let mut order: Vec<_> = requests.iter().zip(&mut runs).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for (request, runs) in order {
-            let load = Load {
-                mode: LoadMode::Closed,
-                request,
-                lengths: ResponseScript::default().lengths(),
-                connections: bench.options.connections,
-                rate: 0,
-                requests: 0,
-            };
-            let measured = bench.measure(&pair.gateway.target(), &load)?;
-            eprintln!(
-                "    round {} {:8.0}/s  CPU {:6.1} us",
-                round + 1,
-                measured.rate(),
-                measured.cpu_per_answer()
-            );
-            runs.push(measured);
-        }
-    }
-    Ok(runs)
+/// CPU per request of several requests to one gateway, by request and block. They take turns in short blocks.
+fn in_blocks<const N: usize>(bench: &Bench, pair: &Pair, requests: [&[u8]; N]) -> BenchResult<[Vec<f64>; N]> {
+    let lengths = ResponseScript::default().lengths();
+    let blocks = bench.measure_blocks(&pair.gateway.target(), &requests, lengths)?;
+    blocks.try_into().map_err(|_| BenchError::new("the load generator measured other requests"))
 }
+
+/// How values of two requests compare, block by block: the median with its confidence interval.
+fn compared(ours: &[f64], theirs: &[f64], compare: impl Fn(f64, f64) -> f64) -> Option<Spread> {
+    Spread::with_confidence(ours.iter().zip(theirs).map(|(ours, theirs)| compare(*ours, *theirs)))
+}
+
+const BLOCKS_NOTE: &str =
+    "Requests take turns in blocks of 400. Ranges are 95 % confidence intervals of the median.";
 
 impl Runs {
     fn of(&mut self, kind: TargetKind) -> &mut Vec<Measured> {

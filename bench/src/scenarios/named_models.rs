@@ -1,8 +1,8 @@
 //! Cost of a request for a named model compared with the same request whose headers name the provider, with one named
 //! model, and with many models and keys.
 
-use super::in_turn;
-use crate::bench::{Bench, Measured};
+use super::{BLOCKS_NOTE, compared, in_blocks};
+use crate::bench::Bench;
 use crate::error::{BenchError, BenchResult};
 use crate::http_client::Api;
 use crate::report::{Goal, Row, Section};
@@ -30,7 +30,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
         &by_header,
         &[("Provider: openai", "Provider: auto"), (&format!("\"{MODEL}\""), &format!("\"{NAME}\""))],
     );
-    let few = in_turn(bench, &pair, [&by_header, &by_name])?;
+    let few = in_blocks(bench, &pair, [&by_header, &by_name])?;
     for number in 1..MODELS {
         create_model(&api, &org, &format!("model-{number}"))?;
     }
@@ -39,14 +39,10 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
         api.request("POST", "/keys", &format!(r#"{{"name":"key {number}"}}"#))?;
     }
     bench.wait_until_idle(&pair.gateway.target(), std::time::Duration::from_secs(60))?;
-    let many = in_turn(bench, &pair, [&by_header, &by_name])?;
+    let many = in_blocks(bench, &pair, [&by_header, &by_name])?;
     let row = |name: String, unit, spread| Row { gateway: spread, ..Row::of_gateway(name, unit, 0.0) };
-    let cpu = |runs: &[Measured]| Spread::of(runs.iter().map(Measured::cpu_per_answer));
-    let against = |[header, name]: &[Vec<Measured>; 2]| {
-        Spread::of(
-            name.iter().zip(header).map(|(name, header)| name.cpu_per_answer() / header.cpu_per_answer()),
-        )
-    };
+    let cpu = |blocks: &[f64]| Spread::with_confidence(blocks.iter().copied());
+    let against = |[header, name]: &[Vec<f64>; 2]| compared(name, header, |name, header| name / header);
     Ok(Section {
         id: "o",
         title: format!("named models: 2 KB prompt, 300 B answer, {} connections", bench.options.connections),
@@ -58,7 +54,7 @@ pub(super) fn run(bench: &Bench) -> BenchResult<Section> {
             row(format!("by name against by header, {MODELS} models"), "x", against(&many))
                 .goal(Goal::Below(1.03)),
         ],
-        notes: Vec::new(),
+        notes: vec![BLOCKS_NOTE.to_owned()],
     })
 }
 
