@@ -1,5 +1,5 @@
-//! Calls the target model of an eval run on a dataset. The input of each case becomes a conversation, optionally
-//! rendered by a prompt. The response is what the evaluator judges.
+//! Calls the target model of an eval run on a dataset. The input of each case becomes a conversation, after a prompt if
+//! the target has one. The response is what the evaluator judges.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::{ModelCaller, NoVerdict, object, require_success};
 use crate::internal_call::Endpoint;
+
+/// The variable that is the whole input, unless the input has a field of this name.
+const WHOLE_INPUT: &str = "input";
 
 /// The target as stored with the run, with a snapshot of the prompt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,6 +36,15 @@ pub struct Prompt {
     /// Variables with the same value for all cases.
     #[serde(default)]
     pub variables: HashMap<String, String>,
+}
+
+impl Prompt {
+    /// Whether the prompt has variables that take their values from the input.
+    pub fn fills_in_input(&self) -> bool {
+        let template = Template::parse(&self.content);
+        let is_filled = |name: &String| !self.variables.contains_key(name);
+        template.is_ok_and(|template| template.variables().iter().any(is_filled))
+    }
 }
 
 /// Calls the target with a case. Returns the subject to evaluate and the log id of the call.
@@ -67,33 +79,48 @@ pub struct Case<'a> {
     pub expected: Option<&'a Value>,
 }
 
-/// A prompt with variables of the input is rendered as the user message. A prompt without them becomes the system
-/// message before the input.
+/// The messages of a case as an application sends them in production: the input, and before it the rendered prompt as
+/// the system message, like `X-Gateway-Prompt` adds it.
 fn messages(prompt: Option<&Prompt>, input: &Value) -> Result<Vec<Value>, String> {
-    let Some(prompt) = prompt else { return Ok(conversation(input)) };
+    let Some(prompt) = prompt else { return Ok(conversation(input, &[])) };
     let template = Template::parse(&prompt.content).map_err(|error| format!("invalid prompt: {error}"))?;
     let mut values = prompt.variables.clone();
     for (name, value) in input.as_object().into_iter().flatten() {
         values.insert(name.clone(), text(value));
     }
-    values.entry("input".into()).or_insert_with(|| text(input));
+    values.entry(WHOLE_INPUT.into()).or_insert_with(|| text(input));
     let rendered = template.render(&values).map_err(|error| format!("cannot render the prompt: {error}"))?;
-    if template.variables().iter().any(|name| !prompt.variables.contains_key(name)) {
-        return Ok(vec![json!({"role": "user", "content": rendered})]);
+    let mut messages = conversation(input, template.variables());
+    if !rendered.is_empty() {
+        messages.insert(0, json!({"role": "system", "content": rendered}));
     }
-    let mut messages = vec![json!({"role": "system", "content": rendered})];
-    messages.extend(conversation(input));
     Ok(messages)
 }
 
 /// An input that is a list of messages is used as it is. Any other input becomes one user message.
-fn conversation(input: &Value) -> Vec<Value> {
+fn conversation(input: &Value, used: &[String]) -> Vec<Value> {
     let is_chat = |messages: &&Vec<Value>| {
         !messages.is_empty()
             && messages.iter().all(|message| message.get("role").is_some_and(Value::is_string))
     };
     let messages = input.get("messages").unwrap_or(input).as_array().filter(is_chat);
-    messages.cloned().unwrap_or_else(|| vec![json!({"role": "user", "content": text(input)})])
+    messages.cloned().unwrap_or_else(|| vec![json!({"role": "user", "content": user_text(input, used)})])
+}
+
+/// Of an input with fields, those that the prompt does not use, because the others are in the system message. All of
+/// them if the prompt uses all, because providers require a user message.
+fn user_text(input: &Value, used: &[String]) -> String {
+    let Some(fields) = input.as_object() else { return text(input) };
+    let mut rest = fields.clone();
+    rest.retain(|name, _| name == WHOLE_INPUT || !used.contains(name));
+    if rest.is_empty() {
+        rest.clone_from(fields);
+    }
+    let mut values = rest.values();
+    match (values.next(), values.next()) {
+        (Some(Value::String(only)), None) => only.clone(),
+        _ => text(&Value::Object(rest)),
+    }
 }
 
 fn text(value: &Value) -> String {
@@ -122,6 +149,8 @@ mod tests {
             (json!({"messages": chat}), chat.clone()),
             (chat.clone(), chat.clone()),
             (json!({"question": 1}), user("{\"question\":1}")),
+            (json!({"question": "why?"}), user("why?")),
+            (json!({"a": "x", "b": "y"}), user("{\"a\":\"x\",\"b\":\"y\"}")),
             (json!([1, 2]), user("[1,2]")),
         ] {
             assert_eq!(Value::Array(messages(None, &input).unwrap()), expected, "{input}");
@@ -129,17 +158,42 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_renders_the_input_or_becomes_the_system_message() {
-        let with = |content: &str, input: Value| messages(Some(&prompt(content)), &input).map(Value::Array);
+    fn a_prompt_is_the_system_message_before_the_input() {
+        let with = |content: &str, input: &Value| messages(Some(&prompt(content)), input).map(Value::Array);
+        let order = json!({"customer": "Ada", "question": "Where is it?"});
+        let ticket = json!({"customer": "Ada", "order": 7, "question": "Where is it?"});
+        let chat = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]);
+        for (content, input, system, user) in [
+            ("Be {{tone}}.", json!("hi"), "Be kind.", "hi"),
+            // What the prompt takes whole is still the user's message.
+            ("Say {{input}}", json!("hi"), "Say hi", "hi"),
+            ("{{city}}?", json!({"city": "Rome"}), "Rome?", "Rome"),
+            ("{{customer}}: {{question}}", order.clone(), "Ada: Where is it?", &order.to_string()),
+            // What the prompt takes of several fields is not repeated.
+            ("Help {{customer}}.", order.clone(), "Help Ada.", "Where is it?"),
+            (
+                "Help {{customer}}.",
+                ticket.clone(),
+                "Help Ada.",
+                "{\"order\":7,\"question\":\"Where is it?\"}",
+            ),
+            ("Help {{customer}}.", json!({"customer": "Ada", "input": "hi"}), "Help Ada.", "hi"),
+            ("{{input}}", json!({"customer": "Ada", "input": "hi"}), "hi", "hi"),
+            // A field of the input is used rather than the same value for all cases.
+            ("{{tone}}", json!({"tone": "curt", "question": "why?"}), "curt", "why?"),
+        ] {
+            let expected = json!([{"role": "system", "content": system}, {"role": "user", "content": user}]);
+            assert_eq!(with(content, &input), Ok(expected), "{content} {input}");
+        }
+        let with_messages = json!({"messages": chat, "customer": "Ada"});
+        let expected = json!([{"role": "system", "content": "Help Ada."}, chat[0], chat[1]]);
+        assert_eq!(with("Help {{customer}}.", &with_messages), Ok(expected));
+        let listed = with("Say {{input}}.", &chat).unwrap();
+        assert_eq!((&listed[1], &listed[2], listed.get(3)), (&chat[0], &chat[1], None));
         assert_eq!(
-            with("Be {{tone}}: {{city}}?", json!({"city": "Rome"})),
-            Ok(json!([{"role": "user", "content": "Be kind: Rome?"}]))
+            with("{{empty}}", &json!({"empty": "", "q": "hi"})),
+            Ok(json!([{"role": "user", "content": "hi"}]))
         );
-        assert_eq!(with("Say {{input}}", json!("hi")), Ok(json!([{"role": "user", "content": "Say hi"}])));
-        assert_eq!(
-            with("Be {{tone}}.", json!("hi")),
-            Ok(json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]))
-        );
-        assert!(with("{{city}}", json!("hi")).unwrap_err().contains("city"));
+        assert!(with("{{city}}", &json!("hi")).unwrap_err().contains("city"));
     }
 }

@@ -60,6 +60,7 @@ mod eval_budgets;
 mod eval_crash;
 mod eval_estimates;
 mod eval_live;
+mod eval_prompts;
 mod eval_results;
 mod eval_runs;
 mod evals;

@@ -44,7 +44,8 @@ pub(super) struct EvalRequest {
 pub(super) struct TargetRequest {
     provider: String,
     model: String,
-    /// The prompt that is rendered with each input: its fields are variables, and `input` is the whole input.
+    /// The prompt that is sent as the system message before each input. Fields of the input are variables, and `input` is
+    /// the whole input.
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
     /// Parameters of the request, such as `temperature`.

@@ -64,6 +64,8 @@ pub(super) async fn conversation(
     let message = |role: &str| json!({"role": role, "content": rendered});
     let messages = match messages {
         None => vec![message("user")],
+        // As in production, where an empty text adds no message.
+        Some(messages) if rendered.is_empty() => messages,
         Some(messages) => std::iter::once(message("system")).chain(messages).collect(),
     };
     Conversation::new(&messages, Some(found.content))
