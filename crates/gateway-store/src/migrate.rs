@@ -67,6 +67,7 @@ const STATE: &[(&str, &str)] = &[
     ("replays", include_str!("../migrations/0035_replays.sql")),
     ("mcp_approved_tools", include_str!("../migrations/0036_mcp_approved_tools.sql")),
     ("alert_coverage", include_str!("../migrations/0037_alert_coverage.sql")),
+    ("playground_tool_calls", include_str!("../migrations/0038_playground_tool_calls.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

@@ -28,6 +28,8 @@ table! {
         pub messages: SharedJson [via shared_json],
         pub template: Option<String>,
         pub output: String,
+        /// Calls of tools in the form of chat completions; none if the model called no tool.
+        pub tool_calls: Option<Vec<Value>> [optional json],
         pub finish_reason: Option<String>,
         pub usage: Value [json],
         pub cost_usd: Option<f64>,
@@ -71,7 +73,7 @@ pub async fn insert(tx: &mut Tx, org: OrgId, owner: &str, run: &PlaygroundRun) -
 pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged<PlaygroundRun>, StoreError> {
     let sizes = db
         .all(
-            "SELECT CAST(LENGTH(messages) + LENGTH(params) + LENGTH(output) AS BIGINT) AS size \
+            "SELECT CAST(LENGTH(messages) + LENGTH(params) + LENGTH(output) + COALESCE(LENGTH(tool_calls), 0) AS BIGINT) AS size \
              FROM playground_runs WHERE org_id = $1 AND owner = $2 AND error IS NULL AND ($3 IS NULL OR id < $3) \
              ORDER BY id DESC LIMIT $4",
             args![org, owner, page.before.clone(), page.limit],

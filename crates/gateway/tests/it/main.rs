@@ -119,6 +119,7 @@ mod orgs;
 mod otel;
 mod own_usage;
 mod playground;
+mod playground_tools;
 mod prompt_caching;
 mod prompt_labels;
 mod prompt_requests;

@@ -44,6 +44,7 @@ on_both!(a_run_answers_with_output_usage_and_its_log_row, |app| async move {
             "output",
             "params",
             "provider",
+            "tool_calls",
             "usage"
         ]
     );

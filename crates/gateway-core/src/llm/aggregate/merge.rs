@@ -132,7 +132,7 @@ fn join_texts(old: &mut String, new: String, key: &str) {
     }
 }
 
-fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
+pub(super) fn join_lists(old: &mut Vec<Value>, new: Vec<Value>) {
     for item in new {
         let same = position_of(old, &item).and_then(|at| old.get_mut(at));
         match (same, item) {

@@ -77,6 +77,12 @@ pub fn synthesize_stream(
     }
 }
 
+/// Adds the tool calls of one chunk of a chat completion to those of the chunks before it. Pieces of a call have its
+/// index.
+pub fn merge_tool_calls(calls: &mut Vec<Value>, pieces: Vec<Value>) {
+    merge::join_lists(calls, pieces);
+}
+
 /// Aggregates a stream in chunks. Its memory grows with the response, so it fails after `limit` bytes of stream.
 pub struct StreamAggregator {
     decoder: StreamDecoder,

@@ -95,6 +95,9 @@ struct RunView {
     #[schemars(with = "Value")]
     params: SharedJson,
     output: String,
+    /// Calls of tools that the model asks for, as in chat completions. To go on, send them as an assistant message with
+    /// `tool_calls`, followed by a message with the role `tool` for each result.
+    tool_calls: Vec<Value>,
     finish_reason: Option<String>,
     /// Null if the usage is unknown.
     #[schemars(with = "Option<Usage>")]
@@ -117,6 +120,7 @@ impl From<PlaygroundRun> for RunView {
             messages,
             template: _,
             output,
+            tool_calls,
             finish_reason,
             usage,
             cost_usd,
@@ -133,6 +137,7 @@ impl From<PlaygroundRun> for RunView {
             messages,
             params,
             output,
+            tool_calls: tool_calls.unwrap_or_default(),
             finish_reason,
             usage,
             cost_usd,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gateway_core::ids::PlayId;
 use gateway_core::json::{SharedJson, append_member};
+use gateway_core::llm::aggregate::merge_tool_calls;
 use gateway_core::llm::preview::assistant_text;
 use gateway_core::logs::LogSource;
 use gateway_store::playground::PlaygroundRun;
@@ -74,10 +75,18 @@ pub(super) enum RunOutcome {
     Failed(Box<Problem>, Box<PlaygroundRun>),
 }
 
-/// The text of a chat completion.
+/// The rest of a longer output is dropped.
+pub(super) const MAX_OUTPUT_BYTES: usize = 4 << 20;
+/// More calls of tools in one answer are dropped.
+const MAX_TOOL_CALLS: usize = 128;
+
+/// The text and the tool calls of a chat completion.
 #[derive(Default)]
 pub(super) struct Completion {
     pub output: String,
+    pub tool_calls: Vec<Value>,
+    /// Size of the chunks of a stream that the tool calls came in.
+    pub tool_call_bytes: usize,
     pub finish_reason: Option<String>,
 }
 
@@ -142,6 +151,7 @@ impl ModelRun {
         });
         PlaygroundRun {
             output: completion.output,
+            tool_calls: Some(completion.tool_calls).filter(|calls| !calls.is_empty()),
             finish_reason: completion.finish_reason,
             usage: usage.and_then(|usage| serde_json::to_value(usage).ok()).unwrap_or_default(),
             cost_usd: summary.cost_usd.and_then(|cost| cost.to_f64()),
@@ -174,6 +184,7 @@ impl ModelRun {
             messages: self.conversation.messages.clone(),
             template: self.conversation.template.clone(),
             output: String::new(),
+            tool_calls: None,
             finish_reason: None,
             usage: Value::Null,
             cost_usd: None,
@@ -190,7 +201,32 @@ pub(super) fn parse_completion(body: &[u8]) -> Option<Completion> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let choice = value.pointer("/choices/0")?;
     let finish_reason = choice.get("finish_reason").and_then(Value::as_str).map(ToOwned::to_owned);
-    Some(Completion { output: assistant_text(body, false).unwrap_or_default(), finish_reason })
+    let calls = choice.pointer("/message/tool_calls").and_then(Value::as_array);
+    Some(Completion {
+        output: assistant_text(body, false).unwrap_or_default(),
+        tool_calls: calls.into_iter().flatten().take(MAX_TOOL_CALLS).cloned().collect(),
+        finish_reason,
+        ..Completion::default()
+    })
+}
+
+impl Completion {
+    /// Adds the pieces of calls in a chunk of this many bytes.
+    pub(super) fn add_tool_calls(&mut self, calls: Vec<Value>, bytes: usize) {
+        if calls.is_empty() || self.tool_call_bytes > MAX_OUTPUT_BYTES {
+            return;
+        }
+        self.tool_call_bytes += bytes;
+        merge_tool_calls(&mut self.tool_calls, calls);
+        self.tool_calls.truncate(MAX_TOOL_CALLS);
+    }
+
+    /// Removes from the calls what only the chunks of a stream have.
+    pub(super) fn finish(&mut self) {
+        for call in self.tool_calls.iter_mut().filter_map(Value::as_object_mut) {
+            call.remove("index");
+        }
+    }
 }
 
 /// The error for a provider's error response.

@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::runs::{Completion, ModelRun, error_response, invalid_response, parse_completion};
+use super::runs::{
+    Completion, MAX_OUTPUT_BYTES, ModelRun, error_response, invalid_response, parse_completion,
+};
 use super::{ResultView, store};
 use crate::api::response::EventStream;
 use crate::app::App;
@@ -22,8 +24,6 @@ use crate::problem::{ApiResult, Problem};
 
 /// Events that are buffered for a slow client before reading from the provider pauses.
 const MAX_BUFFERED_EVENTS: usize = 64;
-/// The rest of a longer output is dropped.
-const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 /// Starts all runs and returns the stream of their events.
 pub(super) fn start(app: &Arc<App>, caller: &Identity, runs: Vec<ModelRun>) -> EventStream {
@@ -118,7 +118,7 @@ async fn stream_completion(
             rest.append(&data[..data.len().min(MAX_OUTPUT_BYTES.saturating_sub(rest.len()))])?;
             continue;
         }
-        held.resize(completion.output.len().min(MAX_OUTPUT_BYTES) + data.len())?;
+        held.resize(completion.output.len().min(MAX_OUTPUT_BYTES) + completion.tool_call_bytes + data.len())?;
         let mut chunks = Vec::new();
         reader.feed(&data, |item| {
             if let EventItem::Event(event) = item {
@@ -139,6 +139,7 @@ async fn stream_completion(
             return Ok(None);
         }
     }
+    completion.finish();
     // Dropping the body closes the log record, which then reports usage and cost.
     drop(body);
     Ok(Some((completion, log_id, summary.await.unwrap_or_default())))
@@ -156,7 +157,8 @@ async fn forward(
     for chunk in chunks {
         match chunk {
             StreamChunk::Error(message) => return Err(InBandError(message)),
-            StreamChunk::Text { text, finish_reason } => {
+            StreamChunk::Delta { text, tool_calls, bytes, finish_reason } => {
+                completion.add_tool_calls(tool_calls, bytes);
                 if finish_reason.is_some() {
                     completion.finish_reason = finish_reason;
                 }
@@ -176,7 +178,13 @@ async fn forward(
 }
 
 enum StreamChunk {
-    Text { text: String, finish_reason: Option<String> },
+    /// `bytes` is the size of the chunk.
+    Delta {
+        text: String,
+        tool_calls: Vec<Value>,
+        bytes: usize,
+        finish_reason: Option<String>,
+    },
     Error(String),
 }
 
@@ -190,6 +198,8 @@ impl StreamChunk {
         let choice = value.pointer("/choices/0")?;
         let text = choice.pointer("/delta/content").and_then(Value::as_str).unwrap_or_default().to_owned();
         let finish_reason = choice.get("finish_reason").and_then(Value::as_str).map(ToOwned::to_owned);
-        Some(Self::Text { text, finish_reason })
+        let tool_calls = choice.pointer("/delta/tool_calls").and_then(Value::as_array).cloned();
+        let tool_calls = tool_calls.unwrap_or_default();
+        Some(Self::Delta { text, tool_calls, bytes: data.len(), finish_reason })
     }
 }
