@@ -29,6 +29,8 @@ export default defineConfig({
     manifest: true,
     rolldownOptions: {
       output: {
+        // The first script lists the names of all chunks; a shorter hash keeps it small.
+        chunkFileNames: 'assets/[name]-[hash:7].js',
         // Without grouping, each shared icon would be a separate chunk and request. Icons of later pages are apart.
         codeSplitting: {
           groups: [

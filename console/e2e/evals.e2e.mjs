@@ -1,9 +1,21 @@
 import assert from 'node:assert/strict'
-import test from 'node:test'
+import { createServer } from 'node:http'
+import test, { after, before } from 'node:test'
 import { call, chat, inspect, joinAs, openPage, setUp, signUp, waitFor } from './harness.mjs'
 
 const shared = setUp()
 const define = (person, config = { value: 'good' }) => call(shared.gateway, person.token, 'POST', '/api/v1/evals', { name: 'Greets', type: 'static', evaluator: 'contains', config })
+
+/** A stub model that answers with all texts it got, so that a prompt makes a difference. */
+const echo = createServer(async (request, response) => {
+  const { messages } = JSON.parse((await request.toArray()).join(''))
+  const content = messages.map((message) => message.content).join(' | ')
+  response.writeHead(200, { 'Content-Type': 'application/json' })
+  response.end(JSON.stringify({ id: 'x', object: 'chat.completion', model: 'echo-1', choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }] }))
+})
+before(() => new Promise((done) => echo.listen(0, '127.0.0.1', done)))
+after(() => echo.close())
+const addEcho = (person) => call(shared.gateway, person.token, 'POST', `/api/v1/orgs/${person.org.id}/providers`, { name: 'echo', kind: 'openai', base_url: `http://127.0.0.1:${echo.address().port}/v1`, api_key: 'none', models: ['echo-1'] })
 
 /** Runs an eval over a dataset and waits for it to finish. */
 async function runOn(person, datasetId, evalId, target) {
@@ -113,6 +125,7 @@ test('several evals and models run together after an estimate, and two answers a
   const { id } = await call(shared.gateway, person.token, 'POST', '/api/v1/datasets', { name: 'Questions' })
   await call(shared.gateway, person.token, 'POST', `/api/v1/datasets/${id}/cases`, { cases: [{ input: 'good morning', expected: 'good day' }, { input: 'say it, please' }, { input: 'nothing' }] })
   await call(shared.gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'polite', content: 'please: {{input}}' })
+  await addEcho(person)
   const page = await openPage(shared.browser, shared.gateway, { person, path: `/datasets/${id}` })
   await page.getByRole('button', { name: 'Run eval' }).click()
   const dialog = page.getByRole('dialog', { name: 'Run evals on a dataset' })
@@ -127,6 +140,8 @@ test('several evals and models run together after an estimate, and two answers a
   await dialog.getByRole('combobox', { name: 'Model', exact: true }).fill('sandbox-small')
   await dialog.getByRole('button', { name: 'Add model' }).click()
   const second = dialog.getByRole('list', { name: 'Models' }).getByRole('listitem').nth(1)
+  await second.getByRole('combobox', { name: 'Provider' }).selectOption('echo')
+  await second.getByRole('combobox', { name: 'Model', exact: true }).fill('echo-1')
   await second.getByRole('combobox', { name: 'Prompt', exact: true }).selectOption('support/polite')
   await estimate.getByText(/for 4 runs over 3 cases: 12 calls/).waitFor()
   await inspect(page, 'eval-run-several')
@@ -146,7 +161,7 @@ test('several evals and models run together after an estimate, and two answers a
   await results.getByText('good morning').first().click()
   const drawer = page.getByRole('dialog', { name: 'Result' })
   await drawer.getByRole('region', { name: 'Expected' }).getByText('good day').waitFor()
-  await drawer.getByRole('region', { name: /^Text of This run/ }).getByText('please: good morning').waitFor()
+  await drawer.getByRole('region', { name: /^Text of This run/ }).getByText('please: good morning | good morning').waitFor()
   await drawer.getByRole('region', { name: /^Text of Other run/ }).getByText('good morning').waitFor()
   await inspect(page, 'run-result')
   await drawer.getByRole('tab', { name: 'Differences' }).click()
@@ -166,6 +181,63 @@ test('several evals and models run together after an estimate, and two answers a
   await drawer.waitFor()
   await page.keyboard.press('Escape')
   await drawer.waitFor({ state: 'detached' })
+  page.clean()
+})
+
+test('what was tried in the playground is evaluated, and again: prompt version, model, parameters and values', async () => {
+  const person = await signUp(shared.gateway)
+  const { id: evalId } = await define(person, { value: 'Help Ada of Acme. | good morning' })
+  const { id } = await call(shared.gateway, person.token, 'POST', '/api/v1/datasets', { name: 'Questions' })
+  await call(shared.gateway, person.token, 'POST', `/api/v1/datasets/${id}/cases`, { cases: [{ input: 'good morning' }, { input: { customer: 'Bob', question: 'good morning' } }] })
+  await call(shared.gateway, person.token, 'POST', '/api/v1/prompts', { namespace: 'support', slug: 'helper', content: 'Help {{customer}} of {{company}}.' })
+  await call(shared.gateway, person.token, 'PUT', '/api/v1/prompts/support/helper', { content: 'Ignore {{customer}} of {{company}}.' })
+  await addEcho(person)
+  const page = await openPage(shared.browser, shared.gateway, { person, path: '/playground?prompt=support/helper@1' })
+  const column = page.getByRole('region', { name: /^Column 1:/ })
+  await column.getByLabel('Provider').selectOption('echo')
+  await column.getByLabel('Model').fill('echo-1')
+  await page.getByLabel('customer').fill('Ada')
+  await page.getByLabel('company').fill('Acme')
+  await page.getByLabel('Temperature').fill('0.5')
+  await page.getByRole('textbox', { name: 'Message 1', exact: true }).fill('good morning')
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await page.getByRole('region', { name: 'Answer 1' }).getByText('Help Ada of Acme. | good morning').waitFor()
+  await page.getByRole('button', { name: 'Edit text' }).click()
+  assert.equal(await page.getByRole('button', { name: 'Evaluate' }).getAttribute('title'), 'Save or discard the changed text of the prompt first')
+  await page.getByRole('button', { name: 'Discard changes' }).click()
+  await page.getByRole('button', { name: 'Evaluate' }).click()
+  const dialog = page.getByRole('dialog', { name: 'Run evals on a dataset' })
+  await dialog.getByText('temperature 0.5').waitFor()
+  await dialog.getByText('company = Acme, customer = Ada').waitFor()
+  assert.equal(await dialog.getByRole('combobox', { name: 'Prompt version' }).inputValue(), '1')
+  await inspect(page, 'eval-run-from-playground')
+  await dialog.getByRole('button', { name: 'Start run' }).click()
+  await page.waitForURL('**/evals/runs/*')
+  await page.getByText('completed', { exact: true }).waitFor()
+  await page.getByText('echo-1 · support/helper v1 · temperature 0.5').waitFor()
+  const { runs } = await call(shared.gateway, person.token, 'GET', `/api/v1/evals/runs?eval_id=${evalId}`)
+  assert.deepEqual([runs[0].passed, runs[0].failed], [1, 1], 'the field of an input is used rather than the value of the playground')
+  assert.deepEqual(runs[0].target, { provider: 'echo', model: 'echo-1', params: { temperature: 0.5 }, prompt: { namespace: 'support', slug: 'helper', version: 1, variables: { customer: 'Ada', company: 'Acme' } } })
+
+  await page.getByRole('button', { name: 'Run again' }).click()
+  await dialog.getByText('temperature 0.5').waitFor()
+  await dialog.getByText('company = Acme, customer = Ada').waitFor()
+  await dialog.getByRole('button', { name: 'Use default parameters for model 1' }).click()
+  await dialog.getByText('temperature 0.5').waitFor({ state: 'detached' })
+  await page.keyboard.press('Escape')
+
+  await page.goto('/console/prompts/support/helper')
+  await page.getByRole('button', { name: 'Evaluate' }).click()
+  await dialog.getByText('temperature 0.5').waitFor()
+  assert.equal(await dialog.getByRole('combobox', { name: 'Prompt version' }).inputValue(), '2', 'the version of the page')
+  assert.equal(await dialog.getByRole('combobox', { name: 'Model', exact: true }).inputValue(), 'echo-1')
+  await page.keyboard.press('Escape')
+
+  await page.goto('/console/playground')
+  await page.getByRole('combobox', { name: 'Role of message 1' }).selectOption('system')
+  await page.getByRole('button', { name: 'Evaluate' }).click()
+  await dialog.getByText('The system message of the playground is not sent').waitFor()
+  await inspect(page, 'eval-run-note')
   page.clean()
 })
 

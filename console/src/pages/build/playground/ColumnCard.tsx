@@ -1,5 +1,5 @@
 import { Link } from '@tanstack/react-router'
-import { BookText, EllipsisVertical, Maximize2, Minimize2, RotateCw, SlidersHorizontal, Square, Trash2 } from 'lucide-react'
+import { BookText, CornerDownRight, EllipsisVertical, Maximize2, Minimize2, RotateCw, SlidersHorizontal, Square, Trash2 } from 'lucide-react'
 import { lazy, Suspense, useState } from 'react'
 import { cx } from '@/lib/cx'
 import { compact, duration, money } from '@/lib/format'
@@ -7,7 +7,8 @@ import { Badge, Button, CopyButton, Menu, MenuItem } from '@/ui'
 import { ModelPicker } from '../shared/ModelPicker'
 import { PromptPicker } from '../shared/PromptPicker'
 import { ParamFields } from './ParamFields'
-import { NO_PARAMS, type ColumnSetup, type Setup } from './setup'
+import { NO_PARAMS, type ColumnSetup, type Setup, type ToolCall } from './setup'
+import { ToolCallList } from './ToolCalls'
 import { isRunning, type ColumnResult } from './usePlaygroundRuns'
 
 const Markdown = lazy(() => import('@/ui/Markdown'))
@@ -21,18 +22,23 @@ interface ColumnCardProps {
   focused: boolean
   alone: boolean
   blocked: string | null
+  /** Why the conversation cannot go on from the answer, or null. */
+  unready: string | null
   onChange(column: ColumnSetup): void
   onRemove(): void
   onRun(): void
   onStop(): void
+  /** Takes the answer over into the messages. */
+  onContinue(output: string, calls: readonly ToolCall[]): void
   onFocus(): void
 }
 
 /** One model column with its output. */
-export function ColumnCard({ number, column, shared, cell, focused, alone, blocked, onChange, onRemove, onRun, onStop, onFocus }: ColumnCardProps) {
+export function ColumnCard({ number, column, shared, cell, focused, alone, blocked, unready, onChange, onRemove, onRun, onStop, onContinue, onFocus }: ColumnCardProps) {
   const [tuning, setTuning] = useState(false)
   const [ownPrompt, setOwnPrompt] = useState(false)
   const busy = isRunning(cell)
+  const calls = cell?.calls ?? []
   const name = `${column.provider}/${column.model}`
   return (
     <section className="card flex min-h-72 min-w-0 flex-col" aria-label={`Column ${number}: ${name}`}>
@@ -74,6 +80,13 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
         <p className="border-b border-line px-3 py-1 text-xs text-muted">Custom settings</p>
       )}
       <Output number={number} cell={cell} />
+      {cell?.state === 'done' && (
+        <div className="border-t border-line px-3 py-1.5">
+          <Button size="sm" kind="ghost" icon={<CornerDownRight size={14} aria-hidden />} blocked={unready ?? false} onClick={() => onContinue(cell.output, calls)}>
+            {calls.length === 0 ? 'Continue' : calls.length === 1 ? 'Add the result' : 'Add the results'}
+          </Button>
+        </div>
+      )}
       {cell && <Figures cell={cell} />}
     </section>
   )
@@ -93,7 +106,8 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
             <span className="block font-mono text-xs">{cell.failure.code}</span>
           </p>
         )}
-        {cell.state === 'done' && cell.output === '' && <span className="text-muted">{cell.run?.finish_reason === 'tool_calls' ? 'The model called a tool: open the log to see the call.' : 'The model returned no text.'}</span>}
+        {cell.calls.length > 0 && <ToolCallList label={`Tool calls of answer ${number}`} calls={cell.calls} className={cell.output === '' ? undefined : 'mt-3'} />}
+        {cell.state === 'done' && cell.output === '' && cell.calls.length === 0 && <span className="text-muted">The model returned no text.</span>}
       </div>
       {cell.output !== '' && (
         <div className="absolute top-1.5 right-3 flex items-center gap-1">
@@ -124,7 +138,7 @@ const WORDS: Record<ColumnResult['state'], string> = { waiting: 'waiting', strea
 
 function Figures({ cell }: { cell: ColumnResult }) {
   const run = cell.run
-  const logId = run?.log_id ?? cell.failure?.logId
+  const logId = run?.log_id ?? cell.failure?.logId ?? cell.loggedId
   const facts: [string, string][] = run
     ? [
         ['First token', duration(cell.ttftMs)],
@@ -135,7 +149,7 @@ function Figures({ cell }: { cell: ColumnResult }) {
     : []
   return (
     <footer className="flex flex-wrap items-center gap-x-3 gap-y-1 border-t border-line px-3 py-1.5 text-xs">
-      <Badge tone={cell.state === 'done' ? 'ok' : cell.state === 'failed' ? 'err' : cell.state === 'stopped' ? 'warn' : 'accent'}>{WORDS[cell.state]}</Badge>
+      <Badge tone={cell.state === 'done' ? 'ok' : cell.state === 'failed' ? 'err' : cell.state === 'stopped' ? 'warn' : 'accent'}>{cell.loggedId === null ? WORDS[cell.state] : 'logged answer'}</Badge>
       {facts.map(([name, value]) => (
         <span key={name} className="whitespace-nowrap tabular-nums">
           <span className="text-muted">{name}</span> {value}

@@ -14,14 +14,20 @@ interface InputPanelProps {
   onChange(setup: Setup): void
 }
 
+interface EditedMessage {
+  /** Index of the message that gets the focus, or null. */
+  edited: number | null
+  onFocused(): void
+}
+
 /** Input editor: a prompt, messages, values of their variables, and the shared parameters. */
-export function InputPanel({ setup, onChange }: InputPanelProps) {
+export function InputPanel({ setup, onChange, edited, onFocused }: InputPanelProps & EditedMessage) {
   const variables = useVariables(setup)
   return (
     <div className="flex flex-col gap-4">
       <PromptSection setup={setup} onChange={onChange} />
       <Section title="Messages">
-        <Messages messages={setup.messages} onChange={(messages) => onChange({ ...setup, messages })} />
+        <Messages messages={setup.messages} onChange={(messages) => onChange({ ...setup, messages })} edited={edited} onFocused={onFocused} />
       </Section>
       {variables.length > 0 && (
         <Section title="Variables">

@@ -1,18 +1,35 @@
 import { ArrowDown, ArrowUp, ImagePlus, Plus, X } from 'lucide-react'
-import { useRef } from 'react'
+import { useEffect, useEffectEvent, useRef } from 'react'
 import { readImage } from '@/lib/images'
-import { Button, Input, Select, TextArea, toastError } from '@/ui'
-import { ROLES, type Message } from './setup'
+import { Button, Select, TextArea, toastError } from '@/ui'
+import { openCalls, ROLES, type Message } from './setup'
+import { AnsweredCall, ToolCallEditor } from './ToolCalls'
 
 const MAX_IMAGES = 8
 
+interface MessagesProps {
+  messages: Message[]
+  onChange(messages: Message[]): void
+  /** Index of the message that gets the focus, or null. */
+  edited: number | null
+  onFocused(): void
+}
+
 /** The messages, with images, tool calls and tool results. */
-export function Messages({ messages, onChange }: { messages: Message[]; onChange(messages: Message[]): void }) {
+export function Messages({ messages, onChange, edited, onFocused }: MessagesProps) {
+  const list = useRef<HTMLOListElement>(null)
+  const focused = useEffectEvent(onFocused)
+  useEffect(() => {
+    if (edited === null) return
+    list.current?.children[edited]?.querySelector('textarea')?.focus()
+    focused()
+  }, [edited])
+  const taken = messages.flatMap((message) => message.toolCalls?.map((call) => call.id) ?? [])
   const change = (at: number, part: Partial<Message>) => onChange(messages.map((message, index) => (index === at ? { ...message, ...part } : message)))
   const move = (at: number, by: number) => onChange(messages.toSpliced(at, 1).toSpliced(at + by, 0, ...messages.slice(at, at + 1)))
   return (
     <div className="flex flex-col gap-3">
-      <ol className="flex flex-col gap-3" aria-label="Messages">
+      <ol ref={list} className="flex flex-col gap-3" aria-label="Messages">
         {messages.map((message, at) => (
           <li key={at} className="flex flex-col gap-1">
             <div className="flex items-center gap-1">
@@ -23,18 +40,10 @@ export function Messages({ messages, onChange }: { messages: Message[]; onChange
               <Button size="sm" kind="ghost" square aria-label={`Move message ${at + 1} down`} blocked={at === messages.length - 1 && 'It is the last'} icon={<ArrowDown size={14} aria-hidden />} onClick={() => move(at, 1)} />
               <Button size="sm" kind="ghost" square aria-label={`Remove message ${at + 1}`} blocked={messages.length === 1 && 'At least one message is needed'} icon={<X size={14} aria-hidden />} onClick={() => onChange(messages.toSpliced(at, 1))} />
             </div>
-            {message.role === 'tool' && <Input mono aria-label={`Call that message ${at + 1} answers`} placeholder="Id of the tool call" value={message.toolCallId ?? ''} onChange={(event) => change(at, { toolCallId: event.target.value })} />}
-            <TextArea aria-label={`Message ${at + 1}`} rows={Math.min(12, Math.max(message.toolCalls ? 1 : 3, message.content.split('\n').length))} value={message.content} placeholder={message.role === 'system' ? 'How the model should behave' : message.role === 'tool' ? 'What the tool returned' : 'Message'} onChange={(event) => change(at, { content: event.target.value })} />
-            {message.images && message.images.length > 0 && <Images number={at + 1} images={message.images} onChange={(images) => change(at, { images })} />}
-            {message.toolCalls?.map((call, index) => (
-              <div key={index} className="flex items-start gap-2 rounded-sm border border-line bg-sunken px-2 py-1">
-                <span className="text-xs text-muted">calls</span>
-                <code className="min-w-0 flex-1 break-words whitespace-pre-wrap">
-                  {call.function.name}({call.function.arguments})
-                </code>
-                <Button size="sm" kind="ghost" square aria-label={`Remove call ${index + 1} of message ${at + 1}`} icon={<X size={14} aria-hidden />} onClick={() => change(at, { toolCalls: message.toolCalls?.toSpliced(index, 1) ?? [] })} />
-              </div>
-            ))}
+            {message.role === 'tool' && <AnsweredCall number={at + 1} id={message.toolCallId} calls={openCalls(messages, at)} onChange={(toolCallId) => change(at, { toolCallId })} />}
+            <TextArea aria-label={`Message ${at + 1}`} className={message.toolCalls?.length ? '!min-h-[30px]' : undefined} rows={Math.min(12, Math.max(message.toolCalls?.length ? 1 : 3, message.content.split('\n').length))} value={message.content} placeholder={message.role === 'system' ? 'How the model should behave' : message.role === 'tool' ? 'What the tool returned' : 'Message'} onChange={(event) => change(at, { content: event.target.value })} />
+            {message.role === 'user' && message.images && message.images.length > 0 && <Images number={at + 1} images={message.images} onChange={(images) => change(at, { images })} />}
+            {message.role === 'assistant' && <ToolCallEditor number={at + 1} calls={message.toolCalls ?? []} taken={taken} onChange={(toolCalls) => change(at, { toolCalls })} />}
           </li>
         ))}
       </ol>

@@ -12,7 +12,7 @@ import { History } from './History'
 import { InputPanel } from './InputPanel'
 import { SaveAsVersion } from './SaveAsVersion'
 import type { PlaygroundSearch } from './search'
-import { addColumn, DEFAULT_SETUP, MAX_COLUMNS, restoreSetup, validateSetup, type ColumnSetup, type Setup } from './setup'
+import { addColumn, continuationProblem, continued, DEFAULT_SETUP, evalTargets, evaluationProblem, MAX_COLUMNS, notEvaluated, restoreSetup, validateSetup, type ColumnSetup, type Setup } from './setup'
 import { isRunning, usePlaygroundRuns, type ColumnResults } from './usePlaygroundRuns'
 import { useInitialSetup } from './useInitialSetup'
 
@@ -25,6 +25,8 @@ export function Playground() {
   const [kept, setSetup] = usePersistentState<Setup>('playground', DEFAULT_SETUP)
   const setup = useMemo(() => restoreSetup(kept), [kept])
   const [focus, setFocus] = useState<number | null>(null)
+  /** The message to write next, after an answer was taken over. */
+  const [edited, setEdited] = useState<number | null>(null)
   const [open, setOpen] = useState<'save' | 'compare' | 'evaluate' | null>(null)
   const { results, setResults, start, stop, stopAll } = usePlaygroundRuns()
   const permissionReason = usePermissionReason('member')
@@ -72,7 +74,7 @@ export function Playground() {
               <Button icon={<Diff size={14} aria-hidden />} blocked={outputs.length < 2 && 'Two answers are needed'} onClick={() => setOpen('compare')}>
                 Compare
               </Button>
-              <Button icon={<FlaskConical size={14} aria-hidden />} needs="member" blocked={setup.columns[0]?.model.trim() === '' && 'Choose a model first'} onClick={() => setOpen('evaluate')}>
+              <Button icon={<FlaskConical size={14} aria-hidden />} needs="member" blocked={evaluationProblem(setup) ?? false} onClick={() => setOpen('evaluate')}>
                 Evaluate
               </Button>
               <Button icon={<Save size={14} aria-hidden />} needs="member" blocked={!setup.prompt && problem === 'Write a message first' && problem} onClick={() => setOpen('save')}>
@@ -93,7 +95,7 @@ export function Playground() {
           <Announcement setup={setup} results={results} />
           <div className="@container">
             <div className="grid items-start gap-4 @3xl:grid-cols-[280px_minmax(0,1fr)] @6xl:grid-cols-[360px_minmax(0,1fr)]">
-              <InputPanel setup={setup} onChange={setSetup} />
+              <InputPanel setup={setup} onChange={setSetup} edited={edited} onFocused={() => setEdited(null)} />
               <div className="flex min-w-0 flex-col gap-3">
                 <div className="relative grid gap-3 @3xl:auto-cols-[minmax(236px,1fr)] @3xl:grid-flow-col @3xl:overflow-x-auto @3xl:pb-1">
                   {shown.map((column) => (
@@ -106,6 +108,7 @@ export function Playground() {
                       focused={focus === column.id}
                       alone={setup.columns.length === 1}
                       blocked={problem}
+                      unready={continuationProblem(setup.messages, results[column.id]?.output ?? '', results[column.id]?.calls ?? [])}
                       onChange={change}
                       onRemove={() => {
                         stop(column.id)
@@ -114,6 +117,11 @@ export function Playground() {
                       }}
                       onRun={() => run([column])}
                       onStop={() => stop(column.id)}
+                      onContinue={(output, calls) => {
+                        const messages = continued(setup.messages, output, calls)
+                        setSetup({ ...setup, messages })
+                        setEdited(messages.length - Math.max(1, calls.length))
+                      }}
                       onFocus={() => setFocus(focus === null ? column.id : null)}
                     />
                   ))}
@@ -128,7 +136,7 @@ export function Playground() {
           </div>
         </Page>
       </div>
-      {open === 'evaluate' && setup.columns[0] && <RunOnDataset initial={setup.columns.map(({ provider, model, prompt }) => ({ provider, model: model.trim(), prompt: prompt ?? setup.prompt }))} onClose={() => setOpen(null)} />}
+      {open === 'evaluate' && <RunOnDataset initial={evalTargets(setup)} note={notEvaluated(setup)} onClose={() => setOpen(null)} />}
       {open === 'save' && <SaveAsVersion setup={setup} onClose={() => setOpen(null)} />}
       {open === 'compare' && <CompareTexts outputs={outputs} onClose={() => setOpen(null)} />}
     </DockedDrawer>
@@ -141,7 +149,7 @@ function columnName({ provider, model, prompt }: ColumnSetup): string {
 
 /** Progress announcement for screen readers. */
 function Announcement({ setup, results }: { setup: Setup; results: ColumnResults }) {
-  const columnResults = setup.columns.flatMap((column) => results[column.id] ?? [])
+  const columnResults = setup.columns.flatMap((column) => results[column.id] ?? []).filter((cell) => cell.loggedId === null)
   const ended = columnResults.filter((cell) => !isRunning(cell)).length
   return (
     <p className="sr-only" role="status">

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lostParams, lostParts, paramsOf, parseMessages, toolsOf } from './fromLog'
+import { lostParams, lostParts, paramsOf, parseAnswer, parseMessages, toolsOf } from './fromLog'
 
 const WEATHER = { name: 'weather', description: 'The weather', parameters: { type: 'object' } }
 
@@ -33,6 +33,7 @@ test('tools of other formats become those of chat completions', () => {
   const expected = [{ type: 'function', function: WEATHER }]
   expect(toolsOf({ tools: [{ name: 'weather', description: 'The weather', input_schema: { type: 'object' } }] }).tools).toEqual(expected)
   expect(toolsOf({ tools: [{ type: 'function', ...WEATHER }] }).tools).toEqual(expected)
+  expect(toolsOf({ tools: [{ type: 'function', ...WEATHER, strict: true }] }).tools).toEqual([{ type: 'function', function: { ...WEATHER, strict: true } }])
   expect(toolsOf({ tools: [{ functionDeclarations: [WEATHER] }] }).tools).toEqual(expected)
   expect(toolsOf({ tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).toEqual({ tools: [], lost: 1 })
   expect(paramsOf({ temperature: 0, tools: expected, tool_choice: { type: 'any' } })).toEqual({ temperature: 0, tools: expected, tool_choice: 'required' })
@@ -66,6 +67,9 @@ test('parameters of other formats become those of chat completions, and the othe
   const anthropic = { model: 'm', system: 's', messages: [{ role: 'user', content: 'u' }], max_tokens: 9, stop_sequences: ['END'], top_k: 3, thinking: { type: 'enabled', budget_tokens: 1024 } }
   expect(paramsOf(anthropic)).toEqual({ max_tokens: 9, stop: ['END'], top_k: 3 })
   expect(lostParams(anthropic)).toEqual(['thinking'])
+  const format = { type: 'json_schema', schema: { type: 'object' } }
+  expect(paramsOf({ ...anthropic, output_config: { effort: 'low', format } })).toMatchObject({ reasoning_effort: 'low', response_format: { type: 'json_schema', json_schema: { name: 'answer', schema: { type: 'object' } } } })
+  expect(lostParams({ ...anthropic, output_config: { effort: 'low', format: { type: 'grammar' } } })).toEqual(['thinking', 'output_config'])
   const gemini = {
     contents: [{ role: 'user', parts: [{ text: 'u' }] }],
     generationConfig: { temperature: 0.5, maxOutputTokens: 9, topP: 1, stopSequences: ['END'], responseMimeType: 'application/json', thinkingConfig: { thinkingBudget: 0 } },
@@ -80,4 +84,14 @@ test('parameters of other formats become those of chat completions, and the othe
   const bedrock = { messages: [{ role: 'user', content: [{ text: 'u' }] }], inferenceConfig: { maxTokens: 9, stopSequences: ['END'] }, toolConfig: { tools, toolChoice: { any: {} } } }
   expect(paramsOf(bedrock)).toMatchObject({ max_tokens: 9, stop: ['END'], tool_choice: 'required', tools: [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }] })
   expect(lostParts(bedrock)).toBe(0)
+})
+
+test('a logged answer has its text and its tool calls, in every format', () => {
+  const call = { id: 'c1', type: 'function' as const, function: { name: 'weather', arguments: '{"city":"Rome"}' } }
+  const expected = { role: 'assistant', content: 'Let me see', toolCalls: [call] }
+  expect(parseAnswer({ choices: [{ message: { role: 'assistant', content: 'Let me see', tool_calls: [call] } }, { message: { content: 'other' } }] }, [])).toEqual(expected)
+  expect(parseAnswer({ type: 'message', role: 'assistant', content: [{ type: 'text', text: 'Let me see' }, { type: 'tool_use', id: 'c1', name: 'weather', input: { city: 'Rome' } }] }, [])).toEqual(expected)
+  expect(parseAnswer({ candidates: [{ content: { parts: [{ functionCall: { name: 'weather', args: { city: 'Rome' } } }] } }] }, [{ role: 'assistant', content: '', toolCalls: [call] }])).toEqual({ role: 'assistant', content: '', toolCalls: [{ ...call, id: 'call_2' }] })
+  expect(parseAnswer({ error: { message: 'no' } }, [])).toBeNull()
+  expect(parseAnswer(null, [])).toBeNull()
 })

@@ -1,6 +1,6 @@
 /** Logged requests of every provider format as playground messages, with tools, tool calls, tool results and images. */
 import { isRecord } from '@/api/error'
-import { parseRequest, plainText, type Message as Parsed, type Part } from '@/lib/conversation'
+import { parseRequest, parseResponse, plainText, type Message as Parsed, type Part } from '@/lib/conversation'
 import type { Message, ToolCall } from './setup'
 
 /** Parses a logged request body into playground messages; null if it has no conversation. */
@@ -9,6 +9,14 @@ export function parseMessages(body: unknown): Message[] | null {
   const counts = { calls: 0, results: 0 }
   const messages = parseRequest(body)?.flatMap((message) => toMessages(message, counts)) ?? []
   return messages.length > 0 ? messages : null
+}
+
+/** The answer to logged messages, in whatever format it was; null if it has neither text nor tool calls. */
+export function parseAnswer(body: unknown, asked: readonly Message[]): Message | null {
+  const calls = asked.reduce((sum, message) => sum + (message.toolCalls?.length ?? 0), 0)
+  const messages = parseResponse(body)?.messages ?? []
+  // Of several choices it is the first one.
+  return messages.slice(0, 1).flatMap((message) => toMessages(message, { calls, results: 0 }))[0] ?? null
 }
 
 function toMessages(message: Parsed, counts: { calls: number; results: number }): Message[] {
@@ -52,8 +60,8 @@ export function toolsOf(body: unknown): { tools: unknown[]; lost: number } {
   return { tools, lost }
 }
 
-function asFunction({ name, description }: Record<string, unknown>, parameters: unknown): unknown {
-  return { type: 'function', function: { name, ...(description !== undefined && { description }), ...(parameters !== undefined && { parameters }) } }
+function asFunction({ name, description, strict }: Record<string, unknown>, parameters: unknown): unknown {
+  return { type: 'function', function: { name, ...(description !== undefined && { description }), ...(parameters !== undefined && { parameters }), ...(typeof strict === 'boolean' && { strict }) } }
 }
 
 /** The parameters of a logged request in the format of chat completions, which is that of the playground. */
@@ -82,7 +90,7 @@ const ANTHROPIC: Readonly<Record<string, Rule>> = {
   p: 'top_p',
   k: 'top_k',
   thinking: (value) => (isRecord(value) && value['type'] === 'disabled' ? { reasoning_effort: 'none' } : undefined),
-  output_config: (value) => (isRecord(value) && typeof value['effort'] === 'string' && Object.keys(value).length === 1 ? { reasoning_effort: value['effort'] } : undefined),
+  output_config: outputConfig,
 }
 const RESPONSES: Readonly<Record<string, Rule>> = {
   ...SAMPLING,
@@ -157,6 +165,14 @@ function join(one: { params: Record<string, unknown>; lost: string[] }, other: {
 
 function answerSchema(schema: unknown): Record<string, unknown> {
   return { response_format: { type: 'json_schema', json_schema: { name: 'answer', schema } } }
+}
+
+/** Anthropic's effort and schema of the answer. */
+function outputConfig(value: unknown): Record<string, unknown> | undefined {
+  const { effort, format, ...others } = isRecord(value) ? value : { other: value }
+  const schema = isRecord(format) && format['type'] === 'json_schema' && isRecord(format['schema']) ? format['schema'] : undefined
+  if (Object.keys(others).length > 0 || (format !== undefined && !schema) || (effort !== undefined && typeof effort !== 'string')) return undefined
+  return { ...(effort !== undefined && { reasoning_effort: effort }), ...(schema && answerSchema(schema)) }
 }
 
 /** The format of an answer of the Responses API. */

@@ -1,6 +1,7 @@
 /** Playground setup: input, parameters and target models. */
 import type { Schemas } from '@/api/client'
 import { isRecord } from '@/api/error'
+import type { RunTarget } from '@/lib/runs'
 import { renderPreview, variablesOf } from '@/lib/template'
 import type { PromptTarget } from '../shared/PromptPicker'
 
@@ -18,10 +19,12 @@ export interface Message {
   toolCallId?: string
 }
 
+/** What a provider adds to a call is kept, because it may expect it back. */
 export interface ToolCall {
   id: string
   type: 'function'
   function: { name: string; arguments: string }
+  [extra: string]: unknown
 }
 
 /** Raw input text; empty parameters are omitted. */
@@ -31,7 +34,7 @@ export interface Params {
   top_p: string
   /** Tools as a JSON array. */
   tools: string
-  /** JSON schema of the answer. */
+  /** JSON schema of the answer, or its definition with `name` and `schema`. */
   schema: string
   /** Other parameters as a JSON object. */
   more: string
@@ -98,10 +101,33 @@ export function parseParams(params: Params): { value: Record<string, unknown>; p
   if (tools) value['tools'] = tools
   const schema = parseJson(params.schema)
   if (schema !== undefined && !isRecord(schema)) return { value: null, problem: 'The JSON schema must be a JSON object' }
-  if (schema) value['response_format'] = { type: 'json_schema', json_schema: { name: 'answer', schema } }
+  if (schema) value['response_format'] = { type: 'json_schema', json_schema: isDefinition(schema) ? schema : { name: 'answer', schema } }
   const more = parseJson(params.more)
   if (more !== undefined && !isRecord(more)) return { value: null, problem: 'Extra parameters must be a JSON object' }
   return { value: { ...value, ...more }, problem: null }
+}
+
+/** Whether a schema has its name with it, and perhaps `strict`. */
+function isDefinition(schema: Record<string, unknown>): boolean {
+  return typeof schema['name'] === 'string' && isRecord(schema['schema'])
+}
+
+/** Names of the tools that a text defines; null if it is not a list of functions. */
+export function toolNames(text: string): string[] | null {
+  const tools = parseJson(text)
+  if (!Array.isArray(tools)) return null
+  return tools.map((tool: unknown) => {
+    const definition = isRecord(tool) && isRecord(tool['function']) ? tool['function'] : tool
+    return isRecord(definition) && typeof definition['name'] === 'string' && definition['name'] !== '' ? definition['name'] : 'unnamed'
+  })
+}
+
+const NEW_TOOL = { type: 'function', function: { name: 'new_tool', description: '', parameters: { type: 'object', properties: {} } } }
+
+/** The tools with another one to fill in. Tools that are not a list are not changed. */
+export function addTool(text: string): string {
+  const tools = text.trim() === '' ? [] : parseJson(text)
+  return Array.isArray(tools) ? JSON.stringify([...(tools as unknown[]), NEW_TOOL], null, 2) : text
 }
 
 /** Undefined for an empty text, null for one that is no JSON. */
@@ -118,7 +144,9 @@ export function formatParams(params: unknown): Params {
   if (!isRecord(params)) return NO_PARAMS
   const { temperature, max_tokens, top_p, tools, response_format, ...more } = params
   const text = (value: unknown) => (typeof value === 'number' ? String(value) : '')
-  const schema = isRecord(response_format) && isRecord(response_format['json_schema']) ? response_format['json_schema']['schema'] : undefined
+  const definition = isRecord(response_format) && isRecord(response_format['json_schema']) ? response_format['json_schema'] : undefined
+  const isPlain = definition?.['name'] === 'answer' && Object.keys(definition).length === 2
+  const schema = isPlain || (definition && !isDefinition(definition)) ? definition?.['schema'] : definition
   const others = schema === undefined && response_format !== undefined ? { ...more, response_format } : more
   return {
     temperature: text(temperature),
@@ -130,15 +158,61 @@ export function formatParams(params: unknown): Params {
   }
 }
 
-function isEmpty({ content, images, toolCalls }: Message): boolean {
-  return content.trim() === '' && !images?.length && !toolCalls?.length
+/** The result of a tool may be empty. */
+function isEmpty({ role, content, images, toolCalls, toolCallId }: Message): boolean {
+  return content.trim() === '' && !(role === 'user' && images?.length) && !(role === 'assistant' && toolCalls?.length) && !(role === 'tool' && toolCallId)
+}
+
+/** Calls before a message that have no other result: those it can answer. */
+export function openCalls(messages: readonly Message[], at: number): ToolCall[] {
+  const answered = messages.flatMap((message, index) => (index !== at && message.role === 'tool' ? [message.toolCallId] : []))
+  return messages.slice(0, at).flatMap((message) => (message.role === 'assistant' ? (message.toolCalls ?? []) : [])).filter((call) => !answered.includes(call.id))
+}
+
+/** Why the tool calls and results of the messages would be refused by providers, or null. */
+function toolProblem(messages: readonly Message[]): string | null {
+  for (const [at, { role, toolCalls, toolCallId }] of messages.entries()) {
+    if (role === 'assistant' && toolCalls?.some((call) => call.function.name.trim() === '')) return `Name the tool that message ${at + 1} calls`
+    if (role === 'tool' && !toolCallId) return `Choose the call that message ${at + 1} answers`
+  }
+  return null
+}
+
+/** The tool calls of an answer. Calls of another kind cannot be sent again. */
+export function callsOf(calls: readonly unknown[] | undefined): ToolCall[] {
+  return (calls ?? []).filter((call): call is ToolCall => isRecord(call) && isRecord(call['function']) && typeof call['function']['name'] === 'string' && typeof call['function']['arguments'] === 'string').map((call, at) => (typeof call.id === 'string' && call.id !== '' ? call : { ...call, id: `call_${at + 1}`, type: 'function' }))
+}
+
+/** The messages after an answer: the answer, and what comes next, a result for each of its calls or a message of the user. */
+export function continued(messages: readonly Message[], output: string, calls: readonly ToolCall[]): Message[] {
+  const answer: Message = { role: 'assistant', content: output, ...(calls.length > 0 && { toolCalls: [...calls] }) }
+  const next: Message[] = calls.length > 0 ? calls.map((call) => ({ role: 'tool', content: '', toolCallId: call.id })) : [{ role: 'user', content: '' }]
+  return [...messages.filter((message) => !isEmpty(message)), answer, ...next]
+}
+
+/** Why the conversation cannot go on from an answer, or null. */
+export function continuationProblem(messages: readonly Message[], output: string, calls: readonly ToolCall[]): string | null {
+  if (output === '' && calls.length === 0) return 'The answer is empty'
+  if (messages.every(isEmpty)) return 'Write a message first: the prompt alone was sent as the user message'
+  const isTaken = (message: Message) => message.role === 'assistant' && message.content === output && JSON.stringify((message.toolCalls ?? []).map((call) => call.id)) === JSON.stringify(calls.map((call) => call.id))
+  return messages.some(isTaken) ? 'The answer is one of the messages already' : null
+}
+
+function hasMessages(setup: Pick<Setup, 'messages'>): boolean {
+  return !setup.messages.every(isEmpty)
 }
 
 /** Returns the validation error of a setup, or null. */
 export function validateSetup(setup: Setup): string | null {
   const unprompted = setup.columns.some((column) => !(column.prompt ?? setup.prompt))
-  if (unprompted && setup.messages.every(isEmpty)) return 'Write a message first'
+  if (unprompted && !hasMessages(setup)) return 'Write a message first'
   if (setup.columns.some((column) => column.provider === '' || column.model.trim() === '')) return 'Choose a model for every column'
+  const wrongTools = toolProblem(setup.messages)
+  if (wrongTools !== null) return wrongTools
+  return paramProblem(setup)
+}
+
+function paramProblem(setup: Setup): string | null {
   return [setup.params, ...setup.columns.flatMap((column) => column.params ?? [])].map((params) => parseParams(params).problem).find((problem) => problem !== null) ?? null
 }
 
@@ -165,8 +239,9 @@ export function requestInput(setup: Setup, column: Pick<ColumnSetup, 'prompt'> =
 
 function wireMessage({ role, content, images, toolCalls, toolCallId }: Message, values: Readonly<Record<string, string>>): Record<string, unknown> {
   const text = fill(content, values)
-  const parts = images?.length ? [...(text === '' ? [] : [{ type: 'text', text }]), ...images.map((url) => ({ type: 'image_url', image_url: { url } }))] : text
-  return { role, content: parts, ...(toolCalls?.length && { tool_calls: toolCalls }), ...(role === 'tool' && { tool_call_id: toolCallId ?? '' }) }
+  const calls = role === 'assistant' && toolCalls?.length ? toolCalls : undefined
+  const parts = role === 'user' && images?.length ? [...(text === '' ? [] : [{ type: 'text', text }]), ...images.map((url) => ({ type: 'image_url', image_url: { url } }))] : calls && text === '' ? null : text
+  return { role, content: parts, ...(calls && { tool_calls: calls }), ...(role === 'tool' && { tool_call_id: toolCallId ?? '' }) }
 }
 
 /** Only variables with a value are replaced: braces in a message may be meant as they are. */
@@ -178,6 +253,28 @@ function fill(text: string, values: Readonly<Record<string, string>>): string {
 export function compareTarget(setup: Setup, column: ColumnSetup): Schemas['CompareTarget'] {
   const params = { ...parseParams(setup.params).value, ...(column.params && parseParams(column.params).value) }
   return { provider: column.provider, model: column.model.trim(), params }
+}
+
+/** What was tried, as targets of an eval: each column with its model, prompt, parameters and the values of variables. */
+export function evalTargets(setup: Setup): RunTarget[] {
+  return setup.columns.map((column) => {
+    const { provider, model, params } = compareTarget(setup, column)
+    // The input of a case is a variable of its own.
+    const values = Object.entries(setup.values).filter(([name, value]) => value !== '' && name !== 'input')
+    return { provider, model, prompt: column.prompt ?? setup.prompt, params: params ?? {}, variables: Object.fromEntries(values) }
+  })
+}
+
+/** Why the columns cannot be evaluated as they were tried, or null. */
+export function evaluationProblem(setup: Setup): string | null {
+  if (setup.columns.some((column) => column.model.trim() === '')) return 'Choose a model for every column'
+  if (setup.draft !== null && setup.columns.some((column) => !column.prompt)) return 'Save or discard the changed text of the prompt first'
+  return paramProblem(setup)
+}
+
+/** What an evaluation leaves out, because the inputs of the dataset take the place of the messages. */
+export function notEvaluated({ messages }: Pick<Setup, 'messages'>): string | null {
+  return messages.some((message) => message.role === 'system' && message.content.trim() !== '') ? 'The system message of the playground is not sent with the inputs of a dataset. Save it as a prompt to evaluate it.' : null
 }
 
 export function addColumn(columns: readonly ColumnSetup[]): ColumnSetup[] {

@@ -4,9 +4,9 @@ import { isRecord } from '@/api/error'
 import { parseFailure } from '@/api/playground'
 import { plural } from '@/lib/format'
 import { toast, toastError, toastWarning } from '@/ui'
-import { lostParams, lostParts, paramsOf as loggedParams, parseMessages } from './fromLog'
+import { lostParams, lostParts, paramsOf as loggedParams, parseAnswer, parseMessages } from './fromLog'
 import { columnsById, findSent } from './sentSetups'
-import { DEFAULT_SETUP, formatParams, NO_PARAMS, restoreSetup, type ColumnSetup, type Setup } from './setup'
+import { callsOf, DEFAULT_SETUP, formatParams, NO_PARAMS, restoreSetup, type ColumnSetup, type Message, type Setup } from './setup'
 import type { PlaygroundSearch } from './search'
 import type { ColumnResult, ColumnResults } from './usePlaygroundRuns'
 
@@ -47,8 +47,14 @@ async function fromLog(logId: number): Promise<InitialState | null> {
   const target = log.attempts[0]
   return {
     setup: { ...DEFAULT_SETUP, messages: messages ?? DEFAULT_SETUP.messages, prompt, params: formatParams(loggedParams(log.request)), columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },
-    results: {},
+    results: loggedAnswer(log, messages ?? []),
   }
+}
+
+/** The answer that was logged, from which the conversation can go on. */
+function loggedAnswer({ id, status, response }: Schemas['LogDetail'], messages: readonly Message[]): ColumnResults {
+  const answer = status < 400 ? parseAnswer(response, messages) : null
+  return answer ? { 1: { state: 'done', output: answer.content, calls: answer.toolCalls ?? [], loggedId: id, ttftMs: null, run: null, failure: null } } : {}
 }
 
 /** The stored body is what the caller sent, without the prompt that the gateway inserted. */
@@ -89,6 +95,6 @@ function paramsOf(params: unknown) {
 }
 
 function toResult(result: Schemas['PlaygroundResult']): ColumnResult {
-  if ('error' in result) return { state: 'failed', output: '', ttftMs: null, run: null, failure: parseFailure(result.error, result.log_id) }
-  return { state: 'done', output: result.output, ttftMs: null, run: result, failure: null }
+  if ('error' in result) return { state: 'failed', output: '', calls: [], loggedId: null, ttftMs: null, run: null, failure: parseFailure(result.error, result.log_id) }
+  return { state: 'done', output: result.output, calls: callsOf(result.tool_calls), loggedId: null, ttftMs: null, run: result, failure: null }
 }

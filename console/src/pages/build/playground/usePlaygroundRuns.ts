@@ -4,11 +4,15 @@ import type { Schemas } from '@/api/client'
 import { asApiError } from '@/api/error'
 import { invalidate } from '@/api/query'
 import { keepSent } from './sentSetups'
-import { requestInput, compareTarget, type ColumnSetup, type Setup } from './setup'
+import { callsOf, compareTarget, requestInput, type ColumnSetup, type Setup, type ToolCall } from './setup'
 
 export interface ColumnResult {
   state: 'waiting' | 'streaming' | 'done' | 'failed' | 'stopped'
   output: string
+  /** Tools that the model calls in its answer. */
+  calls: readonly ToolCall[]
+  /** The row of an answer that was logged, not made here. */
+  loggedId: number | null
   ttftMs: number | null
   run: Schemas['PlaygroundRun'] | null
   failure: RunFailure | null
@@ -26,7 +30,7 @@ export interface PlaygroundRuns {
   stopAll(): void
 }
 
-const PENDING_RESULT: ColumnResult = { state: 'waiting', output: '', ttftMs: null, run: null, failure: null }
+const PENDING_RESULT: ColumnResult = { state: 'waiting', output: '', calls: [], loggedId: null, ttftMs: null, run: null, failure: null }
 
 export function isRunning(result: ColumnResult | undefined): boolean {
   return result?.state === 'waiting' || result?.state === 'streaming'
@@ -81,7 +85,7 @@ export function usePlaygroundRuns(): PlaygroundRuns {
         const result = latestResults.current[id] ?? PENDING_RESULT
         if (event.kind === 'delta') update(id, { state: 'streaming', output: result.output + event.content, ttftMs: result.ttftMs ?? performance.now() - startedAt })
         else if (event.kind === 'done') {
-          update(id, { state: 'done', output: event.run.output, run: event.run })
+          update(id, { state: 'done', output: event.run.output, calls: callsOf(event.run.tool_calls), run: event.run })
           onStored(ids, event.run.comparison_id ?? event.run.id)
         } else if (event.kind === 'error') update(id, { state: 'failed', failure: event.failure })
       }

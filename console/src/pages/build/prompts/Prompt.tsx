@@ -12,7 +12,7 @@ import { variablesOf } from '@/lib/template'
 import { Badge, Button, ConfirmDialog, ErrorPanel, Menu, MenuItem, Page, Section, Select, Skeleton, Snippets, Tabs, toast, usePermissionReason } from '@/ui'
 import { DiffView } from '@/ui/DiffView'
 import { History } from '@/pages/org/audit/History'
-import { RunOnDataset } from '../evals/RunOnDataset'
+import { EvaluatePrompt } from '../shared/EvaluatePrompt'
 import { VersionRail } from '../shared/VersionRail'
 import { Labels } from './Labels'
 import { Preview } from './Preview'
@@ -184,7 +184,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           />
         </div>
       </div>
-      {open === 'evaluate' && <RunOnDataset initial={[{ provider: 'sandbox', model: 'sandbox-small', prompt: { namespace, slug, version: shown.version } }]} onClose={() => setOpen(null)} />}
+      {open === 'evaluate' && <EvaluatePrompt prompt={{ namespace, slug, version: shown.version }} onClose={() => setOpen(null)} />}
       {open === 'save' && draft && (
         <SaveDialog
           base={draft.base}
