@@ -72,6 +72,8 @@ uuid_id! {
     LimitId,
     /// A rule on log rows that tells when it is met.
     AlertId,
+    /// A saved query.
+    ViewId,
     /// A background job.
     JobId,
     PromptId,

@@ -49,5 +49,6 @@ pub mod text;
 pub mod time;
 pub mod totals;
 pub mod verdicts;
+pub mod views;
 pub mod webhooks;
 pub mod word_runs;

@@ -37,6 +37,8 @@ table! {
         /// Encrypted.
         pub secret: Option<String>,
         pub sources: Vec<ExportSource> [via sources],
+        /// Only rows that match it are sent; empty for all.
+        pub query: String,
         pub enabled: bool,
         pub periods: ActivePeriods [json],
         pub revision: i64,
@@ -53,6 +55,8 @@ pub struct ExportStatus {
     pub delivered: i64,
     pub failed: i64,
     pub dropped: i64,
+    /// Rows that did not match the query, and verdicts on such rows.
+    pub skipped: i64,
     /// The number of queued items, counted up to `MAX_LAG`.
     pub lag: i64,
 }
@@ -66,7 +70,8 @@ const LOCK_SEED: i64 = 0x6761_7465_7761_790b;
 /// Inserts an export unless the organization has `max` already. Concurrent inserts of an organization wait for each
 /// other, so that they cannot exceed the limit together.
 pub async fn insert(tx: &mut Tx, export: &Export, max: i64) -> Result<bool, StoreError> {
-    let counters = ["delivered", "failed", "dropped", "tries", "retry_at"].map(|name| (name, 0_i64.into()));
+    let counters =
+        ["delivered", "failed", "dropped", "skipped", "tries", "retry_at"].map(|name| (name, 0_i64.into()));
     let mut extra = Vec::from(counters);
     extra.push(("batch", MAX_BATCH_ROWS.into()));
     // SQLite has one writer. The organization's own row may be in another database.
@@ -155,7 +160,7 @@ mod sources {
 
 fn select_with_status(condition: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!(
-        "SELECT {}, e.last_success_at, e.last_error, e.delivered, e.failed, e.dropped, \
+        "SELECT {}, e.last_success_at, e.last_error, e.delivered, e.failed, e.dropped, e.skipped, \
          (SELECT COUNT(*) FROM (SELECT 1 FROM export_queue q WHERE q.export_id = e.id LIMIT {MAX_LAG}) waiting) AS lag \
          FROM exports e WHERE {condition}",
         Export::columns("e.")
@@ -169,6 +174,7 @@ fn read_with_status(row: &Row) -> Result<(Export, ExportStatus), StoreError> {
         delivered: row.get("delivered")?,
         failed: row.get("failed")?,
         dropped: row.get("dropped")?,
+        skipped: row.get("skipped")?,
         lag: row.get("lag")?,
     };
     Ok((Export::from_row(row)?, status))

@@ -61,6 +61,7 @@ pub mod testing;
 pub mod user_budgets;
 pub mod user_sessions;
 pub mod verdicts;
+pub mod views;
 mod wal_checkpoints;
 pub mod webhooks;
 

@@ -68,6 +68,7 @@ const STATE: &[(&str, &str)] = &[
     ("mcp_approved_tools", include_str!("../migrations/0036_mcp_approved_tools.sql")),
     ("alert_coverage", include_str!("../migrations/0037_alert_coverage.sql")),
     ("playground_tool_calls", include_str!("../migrations/0038_playground_tool_calls.sql")),
+    ("views", include_str!("../migrations/0039_views.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),
@@ -84,6 +85,7 @@ const LOGS: &[(&str, &str)] = &[
     ("user_spend", include_str!("../migrations/logs/0012_user_spend.sql")),
     ("mcp", include_str!("../migrations/logs/0013_mcp.sql")),
     ("body_blocks", include_str!("../migrations/logs/0014_body_blocks.sql")),
+    ("export_queries", include_str!("../migrations/logs/0015_export_queries.sql")),
 ];
 
 impl Part {

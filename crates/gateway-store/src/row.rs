@@ -10,10 +10,11 @@ use gateway_core::exports::ExportKind;
 use gateway_core::ids::{
     AlertId, AppId, BudgetId, CaseId, DatasetId, DeliveryId, EvaluationId, EventId, ExportId, InstallLinkId,
     InviteId, JobId, KeyId, LimitId, ModelId, OrgId, PlayId, PromptId, RubricId, SkillId, TeamId, TokenId,
-    UserId, VerdictId, WebhookId,
+    UserId, VerdictId, ViewId, WebhookId,
 };
 use gateway_core::statuses::{DeliveryStatus, RunStatus};
 use gateway_core::time::Timestamp;
+use gateway_core::views::ViewPage;
 use gateway_core::webhooks::WebhookFormat;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,6 +81,7 @@ arg_from! {
     RubricId => Text, |v: RubricId| v.to_string();
     EvaluationId => Text, |v: EvaluationId| v.to_string();
     VerdictId => Text, |v: VerdictId| v.to_string();
+    ViewId => Text, |v: ViewId| v.to_string();
     TokenId => Text, |v: TokenId| v.to_string();
     PromptId => Text, |v: PromptId| v.to_string();
     ModelId => Text, |v: ModelId| v.to_string();
@@ -314,6 +316,7 @@ parsed_columns!(
     TokenId,
     UserId,
     VerdictId,
+    ViewId,
     WebhookId
 );
 
@@ -333,7 +336,7 @@ macro_rules! named_columns {
         }
     )+};
 }
-named_columns!(DeliveryStatus, EvaluatorKind, ExportKind, RunStatus, WebhookFormat);
+named_columns!(DeliveryStatus, EvaluatorKind, ExportKind, RunStatus, ViewPage, WebhookFormat);
 
 fn parse<T: FromStr>(column: &str, text: &str) -> Result<T, StoreError>
 where

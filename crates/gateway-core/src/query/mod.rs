@@ -20,7 +20,7 @@ use std::hash::BuildHasher;
 
 pub use self::fields::{FIELDS, Field, FieldInfo, Kind, MAX_KEY_CHARS};
 pub use self::lexer::QueryError;
-pub use self::parse::parse;
+pub use self::parse::{parse, parse_without_words};
 pub use self::pattern::Pattern;
 use crate::search_terms::query_terms;
 

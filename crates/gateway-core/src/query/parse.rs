@@ -12,7 +12,16 @@ const MIN_SIMILARITY: f64 = 0.8;
 
 /// Parses a query in time proportional to its length.
 pub fn parse(text: &str) -> Result<Query, QueryError> {
-    let mut parser = Parser { lexer: Lexer::new(text)?, values: 0, words: 0 };
+    parse_with(text, true)
+}
+
+/// The same for rows without bodies: words to search for are an error.
+pub fn parse_without_words(text: &str) -> Result<Query, QueryError> {
+    parse_with(text, false)
+}
+
+fn parse_with(text: &str, has_bodies: bool) -> Result<Query, QueryError> {
+    let mut parser = Parser { lexer: Lexer::new(text)?, values: 0, words: 0, has_bodies };
     let mut query = Query::default();
     loop {
         parser.lexer.skip_blanks();
@@ -32,6 +41,8 @@ struct Parser {
     /// Values and words so far.
     values: usize,
     words: usize,
+    /// Whether there are bodies to search for words.
+    has_bodies: bool,
 }
 
 impl Parser {
@@ -83,6 +94,11 @@ impl Parser {
             let message = "a text to search for needs a letter or a digit";
             QueryError { expected: vec!["a word".into()], ..error(start, length, message) }
         })?;
+        if !self.has_bodies {
+            let message =
+                "words are searched for in bodies, which are not stored; name a field, such as model:gpt-4o*";
+            return Err(QueryError { expected: vec!["field:value".into()], ..error(start, length, message) });
+        }
         self.words += condition.words().len();
         if self.words > MAX_WORDS {
             return Err(error(

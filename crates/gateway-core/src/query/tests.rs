@@ -270,6 +270,17 @@ fn every_field_has_a_line_whose_example_parses() {
     }
 }
 
+#[test]
+fn without_bodies_words_are_an_error_at_their_place() {
+    for (query, place) in [("status:error -word", (14, 4)), ("\"two words\" status:error", (0, 11))] {
+        let error = parse_without_words(query).unwrap_err();
+        assert_eq!((error.position, error.length), place, "{query}");
+        assert!(parse(query).is_ok());
+    }
+    let query = "status:error metadata.env:\"in quotes\"";
+    assert_eq!(parse_without_words(query), parse(query));
+}
+
 /// Texts near the language.
 fn near_queries() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

@@ -68,7 +68,7 @@ pub struct QueuedItem {
     /// Distinguishes items with the same id; empty for a row.
     key: String,
     pub content: QueuedContent,
-    /// The size of the row's bodies in bytes.
+    /// The size of the bodies of the row, or of the row of the verdict, in bytes.
     pub size: i64,
 }
 
@@ -93,8 +93,8 @@ impl QueuedItem {
         };
         let content = parsed.map_err(|error| StoreError::Other(error.to_string()))?;
         let size = match content {
-            QueuedContent::Row => row.get::<Option<i64>>("size")?.unwrap_or(0),
-            QueuedContent::Verdict(_) | QueuedContent::Checkpoint(_) => 0,
+            QueuedContent::Row | QueuedContent::Verdict(_) => row.get::<Option<i64>>("size")?.unwrap_or(0),
+            QueuedContent::Checkpoint(_) => 0,
         };
         Ok(Self { log_id: row.get("log_id")?, key, content, size })
     }
@@ -117,6 +117,8 @@ pub struct BatchResult<'a> {
     pub done: &'a [QueuedItem],
     pub delivered: i64,
     pub dropped: i64,
+    /// They do not match the query of the export.
+    pub skipped: i64,
     /// The error of the destination, if it rejected some items.
     pub error: Option<&'a str>,
     pub next_batch: i64,
@@ -131,14 +133,14 @@ pub async fn record_batch(
     progress: &BatchResult<'_>,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let BatchResult { done, delivered, dropped, error, next_batch } = progress;
+    let BatchResult { done, delivered, dropped, skipped, error, next_batch } = progress;
     let mut tx = logs.begin().await?;
     let counted = tx
         .exec(
-            "UPDATE exports SET delivered = delivered + $3, dropped = dropped + $4, last_error = $5, tries = 0, \
-             retry_at = 0, batch = $6, last_success_at = CASE WHEN $3 > 0 THEN $7 ELSE last_success_at END \
-             WHERE id = $1 AND lease = $2",
-            args![id, owner, *delivered, *dropped, *error, *next_batch, now],
+            "UPDATE exports SET delivered = delivered + $3, dropped = dropped + $4, skipped = skipped + $8, \
+             last_error = $5, tries = 0, retry_at = 0, batch = $6, \
+             last_success_at = CASE WHEN $3 > 0 THEN $7 ELSE last_success_at END WHERE id = $1 AND lease = $2",
+            args![id, owner, *delivered, *dropped, *error, *next_batch, now, *skipped],
         )
         .await?;
     if counted == 0 {

@@ -22,7 +22,7 @@ fn released_migrations_are_unchanged() {
     assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
 }
 
-const RELEASED_STATE: [(&str, &str); 37] = [
+const RELEASED_STATE: [(&str, &str); 39] = [
     ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
     ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
     ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -60,8 +60,10 @@ const RELEASED_STATE: [(&str, &str); 37] = [
     ("replays", "774b2438548221dd3552c28fa886f393943522c14c2feb7224d32fab18a1f529"),
     ("mcp_approved_tools", "9c6b8dea6cc01a8cec3c898a7816d12050efa56860770621c748bc863408d661"),
     ("alert_coverage", "20c907a0d686e8280fa171bb39d23409fbde482c3d16b82274ccd440a7c828b3"),
+    ("playground_tool_calls", "66af9b4840d4bdf7e1935fc05736e2b872f2b1da7888c5b74badc9d5493548d9"),
+    ("views", "ea721a13c9521f6e9d939cdd531e11c93cc92b6f953c2cd1657cd29676bc84bf"),
 ];
-const RELEASED_LOGS: [(&str, &str); 14] = [
+const RELEASED_LOGS: [(&str, &str); 15] = [
     ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),
     ("prompts", "ceb2a15576540fb45b7b45d0441db3ebbf33d101b920851b2b3fa2648e0fff90"),
     ("exports", "60858f140c89df84659fab2e8f61d00eb2be42466c40f56c6d0f24c9a5c4cccd"),
@@ -76,6 +78,7 @@ const RELEASED_LOGS: [(&str, &str); 14] = [
     ("user_spend", "ec90192776b742f4dc006a5ea1744f5504f62621a10013f155eaeb7bd02223f1"),
     ("mcp", "7bdcc61d189eb2cf2943c38066a2dd15a790f08b9a7f17557400bd46127c5734"),
     ("body_blocks", "17e951dad55d8590143c98c5ad1b25e96cb8d46c9c27e881fc2dee15de78966f"),
+    ("export_queries", "f223871213588f795df808aa5a463fb3d0bf9afea34f1f7bfe8b3f1979c04a16"),
 ];
 
 #[test]

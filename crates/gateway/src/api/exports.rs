@@ -7,6 +7,7 @@ use gateway_core::accounts::check_name;
 use gateway_core::audit::Draft;
 use gateway_core::exports::{ActivePeriods, ExportKind, ExportSource};
 use gateway_core::ids::{ExportId, OrgId};
+use gateway_core::query;
 use gateway_core::quotas::Quota;
 use gateway_core::signing::decode_secret;
 use gateway_core::time::Timestamp;
@@ -23,8 +24,10 @@ use super::destinations::{check_headers, check_url};
 use super::extract::{Body, PathParam, QueryParams, double_option};
 use super::openapi::Area;
 use super::page::{self, PageParams};
+use super::query::query_problem;
 use super::response::{Created, Deleted, Json};
 use crate::app::App;
+use crate::auth::Identity;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::delivery::batch;
 use crate::problem::{ApiResult, Problem};
@@ -53,6 +56,8 @@ struct ExportConfig {
     kind: &'static str,
     endpoint: String,
     include_sources: Vec<ExportSource>,
+    /// Only rows that match it are sent; empty for all.
+    query: String,
     enabled: bool,
     has_secret: bool,
     created_at: Timestamp,
@@ -75,25 +80,38 @@ struct ExportStatusView {
     failed: i64,
     /// Those that were dropped: too large for the destination, rejected by it one by one, or past their retention.
     dropped: i64,
+    /// Rows that did not match `query`, and verdicts on such rows.
+    skipped: i64,
     /// Those in the queue, counted up to 100,000.
     lag: i64,
 }
 
 impl From<(Export, ExportStatus)> for ExportConfig {
     fn from((export, status): (Export, ExportStatus)) -> Self {
-        let Export { id, org_id: _, name, kind, endpoint, headers: _, secret, sources, enabled, .. } = export;
-        let ExportStatus { last_success_at, last_error, delivered, failed, dropped, lag } = status;
+        let Export {
+            id, org_id: _, name, kind, endpoint, headers: _, secret, sources, query, enabled, ..
+        } = export;
+        let ExportStatus { last_success_at, last_error, delivered, failed, dropped, skipped, lag } = status;
         Self {
             id,
             name,
             kind: kind.as_str(),
             endpoint,
             include_sources: sources,
+            query,
             enabled,
             has_secret: secret.is_some(),
             created_at: export.created_at,
             updated_at: export.updated_at,
-            status: ExportStatusView { last_success_at, last_error, delivered, failed, dropped, lag },
+            status: ExportStatusView {
+                last_success_at,
+                last_error,
+                delivered,
+                failed,
+                dropped,
+                skipped,
+                lag,
+            },
             secrets_dropped: None,
         }
     }
@@ -132,6 +150,9 @@ struct NewExport {
     secret: Option<String>,
     /// Any of `proxy`, `api`, `otel` and `audit` (signed checkpoints of the audit log). Default: `proxy` and `api`.
     include_sources: Option<Vec<String>>,
+    /// Only rows that match this query are sent, in the language of `GET /logs`. An error has the `position` of the wrong
+    /// character. Words need bodies that the organization stores. Default: all rows.
+    query: Option<String>,
     enabled: Option<bool>,
 }
 
@@ -147,6 +168,8 @@ struct ExportChange {
     #[serde(default, deserialize_with = "double_option")]
     secret: Option<Option<String>>,
     include_sources: Option<Vec<String>>,
+    /// Takes effect at once, also on rows that wait. An empty query sends all rows.
+    query: Option<String>,
     enabled: Option<bool>,
 }
 
@@ -155,14 +178,14 @@ async fn create(
     caller: Caller<Admin, Integrations>,
     Body(new): Body<NewExport>,
 ) -> ApiResult<Created<ExportConfig>> {
-    let NewExport { name, kind, endpoint, headers, secret, include_sources, enabled } = new;
+    let NewExport { name, kind, endpoint, headers, secret, include_sources, query, enabled } = new;
     for (field, given) in [("name", &name), ("kind", &kind), ("endpoint", &endpoint)] {
         if given.is_none() {
             return Err(invalid(field, "is required"));
         }
     }
     let (headers, secret) = (Some(headers), Some(secret));
-    let fields = ExportChange { name, kind, endpoint, headers, secret, include_sources, enabled };
+    let fields = ExportChange { name, kind, endpoint, headers, secret, include_sources, query, enabled };
     let (org, now) = (caller.org.id, app.services.clock.now());
     let mut export = Export {
         id: app.services.ids.new_id(),
@@ -173,6 +196,7 @@ async fn create(
         headers: None,
         secret: None,
         sources: ExportSource::DEFAULT.to_vec(),
+        query: String::new(),
         enabled: true,
         periods: ActivePeriods::default(),
         revision: 1,
@@ -180,7 +204,7 @@ async fn create(
         updated_at: now,
     };
     let secrets = fields.secrets();
-    apply(&app, &mut export, fields.checked()?, now)?;
+    apply(&app, &mut export, fields.checked(stores_bodies(&app, &caller))?, now)?;
     let limit = app.services.config.quotas.limit(caller.org.plan, Quota::Exports);
     let most = limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
     let mut tx = app.services.logs.begin().await?;
@@ -210,7 +234,7 @@ async fn update(
     let (org, now) = (caller.org.id, app.services.clock.now());
     let secrets = fields.secrets();
     // An invalid change is reported before a missing export.
-    let fields = fields.checked()?;
+    let fields = fields.checked(stores_bodies(&app, &caller))?;
     let mut tx = app.services.logs.begin().await?;
     let mut export = exports::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
     let before = state(&export);
@@ -279,8 +303,8 @@ impl ExportChange {
     }
 
     /// Checks what does not depend on the stored export.
-    fn checked(self) -> ApiResult<CheckedChange> {
-        let Self { name, kind, endpoint, headers, secret, include_sources, enabled } = self;
+    fn checked(self, stores_bodies: bool) -> ApiResult<CheckedChange> {
+        let Self { name, kind, endpoint, headers, secret, include_sources, query, enabled } = self;
         if let Some(name) = &name {
             check_name(name).map_err(|why| invalid("name", why))?;
         }
@@ -292,13 +316,16 @@ impl ExportChange {
             check_url(endpoint).map_err(|why| invalid("endpoint", why))?;
         }
         let sources = include_sources.as_deref().map(checked_sources).transpose()?;
+        if let Some(query) = &query {
+            check_query(query, stores_bodies)?;
+        }
         if let Some(Some(headers)) = &headers {
             check_headers(headers).map_err(|why| invalid("headers", why))?;
         }
         if let Some(Some(secret)) = &secret {
             check_secret(secret)?;
         }
-        Ok(CheckedChange { name, kind: kind.flatten(), endpoint, headers, secret, sources, enabled })
+        Ok(CheckedChange { name, kind: kind.flatten(), endpoint, headers, secret, sources, query, enabled })
     }
 }
 
@@ -310,6 +337,7 @@ struct CheckedChange {
     headers: Option<Option<BTreeMap<String, String>>>,
     secret: Option<Option<String>>,
     sources: Option<Vec<ExportSource>>,
+    query: Option<String>,
     enabled: Option<bool>,
 }
 
@@ -321,7 +349,7 @@ fn with_secrets(entry: Draft, secrets: [(&'static str, bool); 2]) -> Draft {
 fn state(export: &Export) -> Value {
     json!({
         "name": export.name, "kind": export.kind.as_str(), "endpoint": export.endpoint,
-        "include_sources": export.sources, "enabled": export.enabled,
+        "include_sources": export.sources, "query": export.query, "enabled": export.enabled,
     })
 }
 
@@ -339,11 +367,12 @@ fn drop_foreign_secrets(export: &mut Export, change: &CheckedChange) -> bool {
 }
 
 fn apply(app: &App, export: &mut Export, change: CheckedChange, now: Timestamp) -> ApiResult<()> {
-    let CheckedChange { name, kind, endpoint, headers, secret, sources, enabled } = change;
+    let CheckedChange { name, kind, endpoint, headers, secret, sources, query, enabled } = change;
     export.name = name.unwrap_or_else(|| std::mem::take(&mut export.name));
     export.kind = kind.unwrap_or(export.kind);
     export.endpoint = endpoint.unwrap_or_else(|| std::mem::take(&mut export.endpoint));
     export.sources = sources.unwrap_or_else(|| std::mem::take(&mut export.sources));
+    export.query = query.unwrap_or_else(|| std::mem::take(&mut export.query));
     let seal = |column: &str, text: &str| {
         let context = encryption_context(export.org_id, &format!("export/{}", export.id), column);
         app.services.vault.seal(&context, text).map_err(Problem::internal)
@@ -387,6 +416,16 @@ fn checked_sources(names: &[String]) -> ApiResult<Vec<ExportSource>> {
         return Err(invalid("include_sources", "must contain at least one of proxy, api, otel, audit"));
     }
     Ok(sources)
+}
+
+/// Whether rows have bodies, which words are searched for in.
+fn stores_bodies(app: &App, caller: &Identity) -> bool {
+    caller.org.settings.log_bodies && app.services.config.log_bodies
+}
+
+fn check_query(text: &str, stores_bodies: bool) -> ApiResult<()> {
+    let parsed = if stores_bodies { query::parse(text) } else { query::parse_without_words(text) };
+    parsed.map(|_| ()).map_err(|error| Problem { code: "invalid_config", ..query_problem(error) })
 }
 
 fn check_secret(secret: &str) -> ApiResult<()> {

@@ -7,7 +7,7 @@ use gateway_core::ids::{OrgId, UserId};
 use gateway_core::time::Timestamp;
 use gateway_store::members::Member;
 use gateway_store::page::Page;
-use gateway_store::{Tx, events, invites as store_invites, keys, mcp_connections, members, orgs};
+use gateway_store::{Tx, events, invites as store_invites, keys, mcp_connections, members, orgs, views};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -151,6 +151,7 @@ async fn remove(
     check_not_last_owner(&mut tx, org, &member).await?;
     members::remove(&mut tx, org, user).await?;
     mcp_connections::delete_of_user(&mut tx, org, user).await?;
+    views::delete_of_owner(&mut tx, org, &user.to_string()).await?;
     let now = app.services.clock.now();
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;

@@ -47,6 +47,7 @@ mod system;
 mod teams;
 mod usage;
 mod users;
+mod views;
 mod webhooks;
 
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub fn areas() -> Vec<Area> {
         playground::area(),
         logs::area(),
         sessions::area(),
+        views::area(),
         users::area(),
         me::area(),
         usage::area(),

@@ -4,6 +4,7 @@
 //! A healthy destination receives several batches concurrently. A failing destination receives one batch at a time with
 //! exponential backoff. The job runs on low-priority threads, because proxied requests take precedence.
 
+mod filter;
 mod watch;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use gateway_core::exports::{ExportKind, MAX_BATCH_ROWS, retry_delay};
 use gateway_core::ids::{ExportId, OrgId};
 use gateway_core::logs::LogRow;
 use gateway_core::otlp::encode::EvaluationResult;
+use gateway_core::query::QueryError;
 use gateway_core::time::Timestamp;
 use gateway_store::db::Dialect;
 use gateway_store::exports::{
@@ -31,6 +33,7 @@ use crate::delivery::{DeliveryClient, DeliveryResult, random};
 use crate::jobs::JobServices;
 use crate::jobs::tracked_tasks::TrackedTasks;
 use crate::jobs::turns::Turns;
+use filter::RowFilter;
 use watch::{renew_lease, wait_for_change};
 
 /// How often the queue is polled. Rows that arrive in between share a batch.
@@ -117,12 +120,27 @@ struct ClaimedExport {
     claim: ExportClaim,
     export: Arc<Export>,
     content: bool,
+    filter: RowFilter,
+}
+
+impl ClaimedExport {
+    /// The size of the bodies that are loaded for an item.
+    fn body_bytes(&self, item: &QueuedItem) -> i64 {
+        let is_loaded = match item.content {
+            QueuedContent::Row => self.content || self.filter.reads_bodies(),
+            QueuedContent::Verdict(_) => self.filter.reads_bodies(),
+            QueuedContent::Checkpoint(_) => false,
+        };
+        if is_loaded { item.size } else { 0 }
+    }
 }
 
 struct SentBatch {
     items: Vec<QueuedItem>,
-    /// The number of items whose rows still existed.
+    /// The number of items whose rows still existed and matched the query.
     found: i64,
+    /// The number of items whose rows did not match.
+    skipped: i64,
     /// `None` if there was nothing to send.
     result: Option<DeliveryResult>,
 }
@@ -196,6 +214,15 @@ impl ExportWorker {
         found.await.map_err(|error| StoreError::Other(error.to_string()))?
     }
 
+    /// Reads the names in its query on the main runtime, as the organization.
+    async fn filter_of(&self, export: &Export) -> Result<Result<RowFilter, QueryError>, StoreError> {
+        let services = Arc::clone(&self.job_services.services);
+        let (org, query) = (export.org_id, export.query.clone());
+        let runtime = &self.job_services.services.tasks.runtime;
+        let filter = runtime.spawn(async move { RowFilter::new(&services.db, org, &query).await });
+        filter.await.map_err(|error| StoreError::Other(error.to_string()))?
+    }
+
     /// Delivers up to `concurrency` batches concurrently. Returns the concurrency of the next call, or `None` if
     /// nothing more can be sent now.
     async fn deliver(&self, id: ExportId, concurrency: usize) -> Result<Option<usize>, StoreError> {
@@ -217,10 +244,21 @@ impl ExportWorker {
             exports::discard_queue(self.log_db(), id, &self.lease_owner, reason).await?;
             return Ok(None);
         }
+        let filter = match self.filter_of(&claim.export).await? {
+            Ok(filter) => filter,
+            // All rows would be too many: they wait until the query is changed.
+            Err(error) => {
+                let error = format!("the query of the export cannot be used, change it: {error}");
+                let retry_at = now.after(retry_delay(claim.tries + 1, None, random()));
+                let failed = FailedBatch { error: &error, retry_at, next_batch: claim.batch };
+                exports::record_failure(self.log_db(), id, &self.lease_owner, failed).await?;
+                return Ok(None);
+            }
+        };
         let limit = claim.batch * i64::try_from(concurrency).unwrap_or(1);
         let queued = exports::queued(self.log_db(), id, limit).await?;
         let content = org.settings.log_bodies && services.config.log_bodies;
-        let claimed = ClaimedExport { export: Arc::new(claim.export.clone()), claim, content };
+        let claimed = ClaimedExport { export: Arc::new(claim.export.clone()), claim, content, filter };
         let mut has_more = count(queued.len()) >= limit;
         let mut batches = split_into_batches(&claimed, queued);
         has_more |= batches.len() > concurrency;
@@ -253,26 +291,27 @@ impl ExportWorker {
     }
 
     async fn send(&self, claimed: &ClaimedExport, items: Vec<QueuedItem>) -> Result<SentBatch, StoreError> {
-        let bytes = items.iter().map(|item| if claimed.content { item.size } else { 0 }).sum::<i64>();
+        let bytes = items.iter().map(|item| claimed.body_bytes(item)).sum::<i64>();
         // The rows, and then their encoded form.
         let mut memory = self.job_services.services.memory.account(claimed.export.org_id).open();
         memory.charge(usize::try_from(bytes.saturating_mul(2)).unwrap_or(0));
-        let (message, found) = {
+        let (message, found, skipped) = {
             // The semaphore is never closed.
             let _permit = self.encoders.acquire().await.ok();
-            let contents = self.load(claimed, &items).await?;
-            let found = count(contents.len());
+            let loaded = self.load(claimed, &items).await?;
+            let (contents, skipped) = claimed.filter.apply(loaded).await?;
+            let (found, skipped) = (count(contents.len()), count(skipped));
             if found == 0 {
-                return Ok(SentBatch { items, found, result: None });
+                return Ok(SentBatch { items, found, skipped, result: None });
             }
-            (batch::encode(&self.delivery, &claimed.export, contents).await, found)
+            (batch::encode(&self.delivery, &claimed.export, contents).await, found, skipped)
         };
         let result = match message {
             Err(reason) => DeliveryResult::failed(reason),
             Ok(message) => message.send(&self.delivery).await,
         };
         kill_point(KillPoint::ExportSent);
-        Ok(SentBatch { items, found, result: Some(result) })
+        Ok(SentBatch { items, found, skipped, result: Some(result) })
     }
 
     /// Loads what is queued. Items whose row was deleted meanwhile are skipped.
@@ -286,12 +325,13 @@ impl ExportWorker {
                 QueuedContent::Checkpoint(signed) => checkpoints.push((*log_id, signed.clone())),
             }
         }
-        let rows = logs::find_many(logs, org, &ids, claimed.content).await?;
+        let reads_bodies = claimed.filter.reads_bodies();
+        let rows = logs::find_many(logs, org, &ids, claimed.content || reads_bodies).await?;
         let mut verdicts = Vec::new();
         // Only the OpenTelemetry format has a representation for verdicts.
         if !judged.is_empty() && claimed.export.kind == ExportKind::Otlp {
             let ids: Vec<i64> = judged.iter().map(|(id, _)| *id).collect();
-            let found = logs::find_many(logs, org, &ids, false).await?;
+            let found = logs::find_many(logs, org, &ids, reads_bodies).await?;
             let found: HashMap<i64, LogRow> = found.into_iter().map(|row| (row.id, row)).collect();
             let with_row =
                 |(id, verdict): (i64, &EvaluationResult)| Some((found.get(&id)?.clone(), verdict.clone()));
@@ -306,18 +346,18 @@ impl ExportWorker {
         claimed: &ClaimedExport,
         sent: SentBatch,
     ) -> Result<Option<FailedDelivery>, StoreError> {
-        let SentBatch { items, found, result } = sent;
+        let SentBatch { items, found, skipped, result } = sent;
         let (id, length) = (claimed.export.id, count(items.len()));
         let mut progress =
-            BatchResult { done: &items, next_batch: claimed.claim.batch, ..BatchResult::default() };
+            BatchResult { done: &items, skipped, next_batch: claimed.claim.batch, ..BatchResult::default() };
         let error;
         match result {
             // Retention deleted the rows before they were delivered.
-            None => progress.dropped = length,
+            None => progress.dropped = length - skipped,
             Some(result) if result.is_success() => {
                 let rejected;
                 (rejected, error) = batch::rejected(claimed.export.kind, &result.body);
-                (progress.delivered, progress.dropped) = (found, length - found + rejected);
+                (progress.delivered, progress.dropped) = (found, length - found - skipped + rejected);
                 progress.error = error.as_deref();
                 progress.next_batch = (claimed.claim.batch * 2).min(MAX_BATCH_ROWS);
             }
@@ -361,7 +401,7 @@ fn split_into_batches(claimed: &ClaimedExport, items: Vec<QueuedItem>) -> Vec<Ve
     let max_rows = claimed.claim.batch;
     let (mut batches, mut batch, mut bytes_left) = (Vec::new(), Vec::new(), MAX_BATCH_BYTES);
     for item in items {
-        let size = if claimed.content { item.size } else { 0 };
+        let size = claimed.body_bytes(&item);
         if !batch.is_empty() && (size > bytes_left || count(batch.len()) >= max_rows) {
             batches.push(std::mem::take(&mut batch));
             bytes_left = MAX_BATCH_BYTES;

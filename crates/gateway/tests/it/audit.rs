@@ -226,6 +226,11 @@ async fn machines(walk: &mut Walk<'_>, receiver: &Upstream) {
     walk.step("post /orgs/{orgId}/alerts/{alertId}/mute", &ids, json!({"minutes": 5})).await;
     walk.step("post /orgs/{orgId}/alerts/{alertId}/test", &ids, json!({})).await;
     walk.step("delete /orgs/{orgId}/alerts/{alertId}", &ids, Value::Null).await;
+    let new = json!({"name": "errors", "page": "logs", "query": "status:error", "shared": true});
+    let view = text(&walk.step("post /orgs/{orgId}/views", &[], new).await["id"]);
+    let ids = [("viewId", view.as_str())];
+    walk.step("patch /orgs/{orgId}/views/{viewId}", &ids, json!({"query": "status:5xx"})).await;
+    walk.step("delete /orgs/{orgId}/views/{viewId}", &ids, Value::Null).await;
     let new = json!({
         "name": "mine", "kind": "openai", "base_url": receiver.url(), "api_key": SECRET,
         "headers": {"x-secret": SECRET},

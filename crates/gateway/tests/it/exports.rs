@@ -38,6 +38,7 @@ on_both!(a_new_export_never_shows_headers_or_secret, |app| async move {
             "include_sources",
             "kind",
             "name",
+            "query",
             "status",
             "updated_at"
         ]
@@ -48,7 +49,7 @@ on_both!(a_new_export_never_shows_headers_or_secret, |app| async move {
     assert_eq!(made["include_sources"], json!(["otel", "proxy"]));
     assert_eq!(
         made["status"],
-        json!({"last_success_at": null, "last_error": null, "delivered": 0, "failed": 0, "dropped": 0, "lag": 0})
+        json!({"last_success_at": null, "last_error": null, "delivered": 0, "failed": 0, "dropped": 0, "skipped": 0, "lag": 0})
     );
     let path = format!("{EXPORTS}/{}", made["id"].as_str().unwrap());
     let found = app.get(&path).key(&ada.api_key).send().await.expect(200);

@@ -45,6 +45,7 @@ struct Things {
     export: String,
     budget: String,
     alert: String,
+    view: String,
     limit: String,
     server: String,
     invite: String,
@@ -117,6 +118,7 @@ impl Things {
             .await,
             alert: make(below("alerts"), json!({"name": "theirs", "measure": "errors", "above": 1}), "/id")
                 .await,
+            view: make(below("views"), json!({"name": "theirs", "page": "logs", "shared": true}), "/id").await,
             limit: make(below("limits"), json!({"name": "theirs", "requests": 9}), "/id").await,
             server: make(
                 below("mcp-servers"),
@@ -167,6 +169,7 @@ impl Things {
             "exportId" => &self.export,
             "budgetId" => &self.budget,
             "alertId" => &self.alert,
+            "viewId" => &self.view,
             "limitId" => &self.limit,
             "server" => &self.server,
             "tool" => "echo",
@@ -193,8 +196,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
     // Everything else that the route needs exists, so that only the ids matter.
     let query = if path.ends_with("/compare") { "?to=4711" } else { "" };
     let mut call = app.call(method.clone(), &format!("{path}{query}"));
-    if method == Method::POST || method == Method::PUT {
-        // Some need more, and limits and models reject unknown fields.
+    if [Method::POST, Method::PUT, Method::PATCH].contains(method) {
+        // Some need more, and limits, models and views reject unknown fields.
         call = call.json(if path.contains("/budgets") {
             json!({"hard_limit_usd": 1})
         } else if path.contains("/limits") {
@@ -207,6 +210,8 @@ async fn ask(app: &TestApp, by: &Account, with_key: bool, method: &Method, path:
             json!({"minutes": 1})
         } else if path.contains("/alerts") {
             json!({"name": "mine", "measure": "errors", "above": 1})
+        } else if path.contains("/views") {
+            json!({"name": "mine"})
         } else if path.contains("/webhooks") {
             // Their formats are not those of exports.
             let mut body = any_body();
@@ -266,6 +271,7 @@ async fn inventory(app: &TestApp, of: &Account) -> Vec<Value> {
         "/models",
         "/budgets",
         "/limits",
+        "/views",
         "/mcp-servers",
     ]
     .map(|b| format!("/api/v1/orgs/{}{b}", of.org_id));
@@ -310,6 +316,7 @@ on_both!(lists_show_only_the_callers_organization, INSTALL, |app| async move {
         &theirs.rubric,
         &theirs.budget,
         &theirs.limit,
+        &theirs.view,
         &theirs.model,
         &theirs.webhook,
         &theirs.export,

@@ -64,6 +64,7 @@ on_both!(nothing_of_a_deleted_organization_is_left, SETTINGS, |app| async move {
         json!({"scope": "org", "hard_limit_usd": 100, "period": "monthly"}),
     )
     .await;
+    create(&format!("/api/v1/orgs/{}/views", ada.org_id), json!({"name": "v", "page": "logs"})).await;
     let eval = json!({"name": "live", "type": "static", "evaluator": "contains", "config": {"value": "a"},
         "sample_rate": 1.0});
     create("/api/v1/evals", eval).await;

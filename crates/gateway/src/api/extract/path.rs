@@ -5,7 +5,7 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, RawPathParams};
 use gateway_core::ids::{
     AlertId, AppId, AuditId, BudgetId, CaseId, DatasetId, DeliveryId, ExportId, InstallLinkId, InviteId,
-    KeyId, LimitId, OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, WebhookId,
+    KeyId, LimitId, OrgId, PlayId, RubricId, SkillId, TeamId, TokenId, UserId, ViewId, WebhookId,
 };
 use http::StatusCode;
 use http::request::Parts;
@@ -93,6 +93,7 @@ id_params!(
     WebhookId = "webhookId",
     DeliveryId = "deliveryId",
     ExportId = "exportId",
+    ViewId = "viewId",
     AuditId = "auditId",
 );
 

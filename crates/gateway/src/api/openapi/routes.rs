@@ -81,7 +81,7 @@ impl Area {
         Self { tag, description, routes: Vec::new() }
     }
 
-    methods!(get = GET, post = POST, put = PUT, delete = DELETE);
+    methods!(get = GET, post = POST, put = PUT, patch = PATCH, delete = DELETE);
 
     /// Moves the routes added so far to the root, outside `/api`.
     #[must_use]
