@@ -4,7 +4,7 @@ export function download(name: string, type: string, content: string): void {
 }
 
 /** Like `download`, without joining the parts into one string first. */
-export function downloadParts(name: string, type: string, parts: readonly string[]): void {
+export function downloadParts(name: string, type: string, parts: readonly BlobPart[]): void {
   const url = URL.createObjectURL(new Blob([...parts], { type }))
   const link = document.createElement('a')
   link.href = url

@@ -12,6 +12,7 @@ import { ROW_HEIGHT, useLogsPrefs, usePrefs } from '@/lib/prefs'
 import { hasField, searchedWords } from '@/lib/query'
 import type { RangeSearch } from '@/lib/range'
 import { useShortcuts } from '@/lib/shortcuts'
+import { viewSearchOf, type ViewSearch } from '@/lib/views'
 import { Dialog, ErrorPanel, NoMatch, Page, SkeletonRows } from '@/ui'
 import { SearchHits } from '@/ui/Marked'
 import { VirtualTable } from '@/ui/VirtualTable'
@@ -29,11 +30,12 @@ import { PartialNote } from './logs/Partial'
 import { QueryBox } from './query/QueryBox'
 import { effectiveQuery, nextSort, orderOf, type LogsSearch, type SortField } from './logs/search'
 import { SelectionBar } from './logs/SelectionBar'
+import { STANDARD_VIEWS } from './logs/standardViews'
 import { Toolbar } from './logs/Toolbar'
 import { useLogRows } from './logs/useLogRows'
 import { useSelection } from './logs/useSelection'
-import { ViewsMenu, type ViewSearch } from './logs/ViewsMenu'
 import { VolumeChart } from './logs/VolumeChart'
+import { ViewsMenu } from './views/ViewsMenu'
 
 const route = getRouteApi('/shell/logs')
 /** Below this width of the page the filters open as a dialog. */
@@ -52,7 +54,7 @@ export function Logs() {
   const [topKey, setTopKey] = useState(0)
   const [cursor, setCursor] = useState<number | null>(null)
   const [filtersOpen, setFiltersOpen] = useState(false)
-  const [exporting, setExporting] = useState<'all' | 'selected' | null>(null)
+  const [exporting, setExporting] = useState<readonly LogRow[] | null>(null)
   const queryBox = useRef<HTMLInputElement>(null)
   const { list, rows, query, lastPage, pending, latest, received, live, state, bounds, showPending } = useLogRows(search, paused || !atTop)
   const [providerColor] = useState(growingColors)
@@ -83,9 +85,12 @@ export function Logs() {
   const wide = width >= SIDEBAR_FROM
   const showSidebar = wide && prefs.facets === 'open' && search.log === undefined
   const columns = visibleColumns(all, width - (showSidebar ? 224 : 0), prefs)
-  const { log: _log, tab: _tab, ...view } = search
-  const viewSearch = Object.fromEntries(Object.entries(view).filter((entry): entry is [string, string] => typeof entry[1] === 'string')) as ViewSearch
 
+  const openView = (next: ViewSearch, shown: readonly string[] | null) => {
+    if (shown) setLogsPrefs({ columns: Object.fromEntries(all.map((column) => [column.key, shown.includes(column.key)])) })
+    void navigate({ search: () => ({ ...(search.range && { range: search.range }), ...next }) })
+  }
+  const replay = () => void navigate({ to: '/replays/new', search: { query: text || undefined } })
   const open = (row: LogRow) => {
     setCursor(row.id)
     set({ log: row.id }, search.log !== undefined)
@@ -141,17 +146,19 @@ export function Logs() {
             own={{ own: search.own, blocked: hasField(text, 'source'), onChange: (own) => set({ own }) }}
             pause={live ? { paused, onToggle: togglePause } : null}
             onGroup={(by) => void navigate({ to: '/usage', search: { by, query: text || undefined, own: search.own } })}
-            onExport={() => setExporting('all')}
+            onExport={() => setExporting([])}
             onAlert={() => void navigate({ to: '/alerts', search: { new: 'yes', query: effective || undefined } })}
             onLimit={() => void navigate({ to: '/org/limits', search: limitOf(text, keys.data?.keys ?? []) })}
-            onReplay={() => void navigate({ to: '/replays/new', search: { query: text || undefined } })}
+            onReplay={replay}
             end={<ColumnsMenu columns={all} width={width} prefs={prefs} onChange={setLogsPrefs} />}
           >
             <ViewsMenu
-              current={viewSearch}
-              views={prefs.views[orgId] ?? []}
-              onChange={(views) => setLogsPrefs({ views: { ...prefs.views, [orgId]: views } })}
-              onOpen={(next) => void navigate({ search: () => ({ ...(search.range && { range: search.range }), ...next }) })}
+              page="logs"
+              standard={STANDARD_VIEWS}
+              current={viewSearchOf(search)}
+              columns={columns.map((column) => column.key)}
+              browser={{ views: prefs.views[orgId] ?? [], onChange: (views) => setLogsPrefs({ views: { ...prefs.views, [orgId]: views } }) }}
+              onOpen={openView}
             />
           </Toolbar>
         </div>
@@ -205,7 +212,7 @@ export function Logs() {
           </div>
         </div>
         {selection.chosen.length > 0 ? (
-          <SelectionBar rows={selection.chosen} onExport={() => setExporting('selected')} onClear={selection.clear} />
+          <SelectionBar rows={selection.chosen} ids={selection.ids} isAllLoaded={selection.chosen.length === rows.length} query={query} onExport={setExporting} onReplay={replay} onClear={selection.clear} />
         ) : (
           <p className="flex items-center gap-3 border-t border-line bg-surface px-4 py-1 text-xs text-muted tabular-nums">
             {plural(rows.length, 'row')} loaded{list.hasNextPage ? ', more below' : ''}
@@ -214,7 +221,7 @@ export function Logs() {
         <Dialog open={filtersOpen && !wide} size="sm" title="Filters" onClose={() => setFiltersOpen(false)}>
           {facets}
         </Dialog>
-        {exporting && <ExportDialog query={query} selected={exporting === 'selected' ? selection.chosen : []} onClose={() => setExporting(null)} />}
+        {exporting && <ExportDialog query={query} selected={exporting} onClose={() => setExporting(null)} />}
       </Page>
     </WithLogDrawer>
   )

@@ -5,21 +5,30 @@ import { api, type Schemas } from '@/api/client'
 import { ApiError } from '@/api/error'
 import { cursorPaging } from '@/api/paging'
 import { ago, compact, duration, moneyColumn, NO_VALUE, time } from '@/lib/format'
-import { usePrefs } from '@/lib/prefs'
+import { usePrefs, type SavedView } from '@/lib/prefs'
 import { hasField, withOwnCalls, type OwnCalls } from '@/lib/query'
+import type { RangeSearch } from '@/lib/range'
 import { useNow } from '@/lib/useNow'
 import { useRange } from '@/lib/useRange'
+import { viewSearchOf } from '@/lib/views'
 import { Badge, Code, Empty, ErrorPanel, NoMatch, Page, Pager, Section, SkeletonRows, Table, type Column } from '@/ui'
 import { PartialNote } from './logs/Partial'
 import { OwnSwitch } from './OwnSwitch'
 import { QueryBox } from './query/QueryBox'
+import type { SessionsSearch } from './sessions/search'
+import { ViewsMenu } from './views/ViewsMenu'
 
 const route = getRouteApi('/shell/sessions')
 type Session = Schemas['Session']
 
+const STANDARD_VIEWS: readonly SavedView[] = [
+  { name: 'All sessions', search: {} },
+  { name: 'With errors', search: { query: 'status:error' } },
+]
+
 /** List of sessions. */
 export function Sessions() {
-  const search = route.useSearch()
+  const search: SessionsSearch & RangeSearch = route.useSearch()
   const navigate = useNavigate()
   const range = useRange()
   const { zone } = usePrefs()
@@ -63,7 +72,17 @@ export function Sessions() {
     <Page
       title="Sessions"
       about="Requests with the same X-Gateway-Session, or of one key and user less than 30 minutes apart"
-      actions={<OwnSwitch own={search.own} blocked={hasField(query, 'source')} onChange={setOwn} />}
+      actions={
+        <>
+          <OwnSwitch own={search.own} blocked={hasField(query, 'source')} onChange={setOwn} />
+          <ViewsMenu
+            page="sessions"
+            standard={STANDARD_VIEWS}
+            current={viewSearchOf(search)}
+            onOpen={(next) => void navigate({ to: '/sessions', search: () => ({ ...(search.range && { range: search.range }), ...next }) })}
+          />
+        </>
+      }
     >
       <QueryBox value={query} onChange={setQuery} error={queryError} inputRef={box} placeholder="Sessions with a request that matches: user:maria status:error cost:>0.01" />
       {queryError ? null : list.isError ? (

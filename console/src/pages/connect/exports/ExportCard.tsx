@@ -39,6 +39,11 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
       <p className="min-w-0 truncate font-mono text-xs text-muted" title={config.endpoint}>
         {config.endpoint}
       </p>
+      {config.query !== '' && (
+        <p className="min-w-0 text-xs break-words text-muted">
+          only <code className="rounded-sm bg-sunken px-1 py-0.5 text-fg">{config.query}</code>
+        </p>
+      )}
       <Numbers config={config} />
       {config.status.last_error !== null && <p className="rounded-sm bg-err-soft px-2 py-1.5 font-mono text-xs break-words text-err">{config.status.last_error}</p>}
       <div className="flex flex-wrap items-center gap-2">
@@ -95,10 +100,11 @@ function Numbers({ config: { status } }: { config: Config }) {
     ['Delivered', integer(status.delivered)],
     ['Waiting', integer(status.lag), status.lag > 1000 ? 'text-warn' : undefined],
     ['Failed attempts', integer(status.failed), status.failed > 0 ? 'text-err' : undefined],
+    ['Skipped', integer(status.skipped)],
     ['Dropped', integer(status.dropped), status.dropped > 0 ? 'text-err' : undefined],
   ]
   return (
-    <dl className="grid grid-cols-2 gap-x-4 gap-y-2 sm:grid-cols-5">
+    <dl className="grid grid-cols-2 gap-x-4 gap-y-2 sm:grid-cols-3">
       {figures.map(([name, value, tone]) => (
         <div key={name}>
           <dt className="text-xs text-muted">{name}</dt>

@@ -1,14 +1,17 @@
-import { useState } from 'react'
+import { useRef, useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
 import { parseHeaders } from '@/lib/headers'
 import { useAction } from '@/lib/useAction'
 import { Checkbox, Field, FormDialog, Input, SecretInput, Select, TextArea, toast, toastWarning } from '@/ui'
+import { QueryBox } from '../../observe/query/QueryBox'
 
 const SOURCES: { name: Schemas['ExportSource']; about: string }[] = [
   { name: 'proxy', about: 'what was proxied' },
   { name: 'api', about: 'calls of the playground and of judges' },
   { name: 'otel', about: 'spans that others sent in' },
+  { name: 'mcp', about: 'calls through MCP' },
+  { name: 'replay', about: 'requests that replays sent again' },
   { name: 'audit', about: 'signed checkpoints of the audit log' },
 ]
 
@@ -20,12 +23,16 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
   const [headers, setHeaders] = useState('')
   const [secret, setSecret] = useState('')
   const [sources, setSources] = useState<Schemas['ExportSource'][]>(config?.include_sources ?? ['proxy', 'api'])
+  const [query, setQuery] = useState(config?.query ?? '')
+  const box = useRef<HTMLInputElement>(null)
   const save = useAction(async () => {
     const body = {
       name: name.trim(),
       kind,
       endpoint: endpoint.trim(),
       include_sources: sources,
+      // An unchanged query is not checked again: it may have words from when bodies were stored.
+      ...(query !== (config?.query ?? '') && { query }),
       ...(headers.trim() !== '' && { headers: parseHeaders(headers) }),
       ...(kind === 'webhook' && secret !== '' && { secret }),
     }
@@ -42,7 +49,7 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
       action={save}
       submit={config ? 'Save export' : 'Add export'}
       blocked={sources.length === 0 && 'Choose at least one source'}
-      fields={['name', 'endpoint', 'secret', 'headers']}
+      fields={['name', 'endpoint', 'secret', 'headers', 'query']}
     >
       <div className="grid gap-3 sm:grid-cols-2">
         <Field label="Name" error={save.fields['name']}>
@@ -74,6 +81,11 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
           />
         ))}
       </fieldset>
+      <div className="flex flex-col gap-1">
+        <p className="text-sm font-medium">Only rows that match</p>
+        <QueryBox value={query} onChange={setQuery} error={save.fields['query'] === undefined ? null : save.error} inputRef={box} placeholder="All rows. Filter: status:error metadata.env:prod" />
+        <p className="text-xs text-muted">{config ? 'A change also holds for rows that wait.' : 'Other rows are skipped.'}</p>
+      </div>
       {kind === 'webhook' && (
         <Field label="Signing secret" hint={config?.has_secret ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : 'Optional; whsec_ and base64, or any text.'} error={save.fields['secret']}>
           <SecretInput mono autoComplete="off" value={secret} placeholder={config?.has_secret ? 'set – replace' : ''} onChange={(event) => setSecret(event.target.value)} />

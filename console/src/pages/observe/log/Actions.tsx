@@ -24,8 +24,8 @@ export function Actions({ log }: { log: LogDetail }) {
       <Button kind="ghost" size="sm" icon={<FlaskConical size={14} aria-hidden />} needs="member" onClick={() => setOpen('eval')}>
         Evaluate
       </Button>
-      {open === 'dataset' && <AddToDataset logIds={[log.id]} onClose={() => setOpen(null)} />}
-      {open === 'eval' && <RunEval logIds={[log.id]} onClose={() => setOpen(null)} />}
+      {open === 'dataset' && <AddToDataset rows={{ ids: [log.id] }} onClose={() => setOpen(null)} />}
+      {open === 'eval' && <RunEval rows={{ ids: [log.id] }} onClose={() => setOpen(null)} />}
     </div>
   )
 }

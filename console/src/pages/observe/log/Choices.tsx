@@ -3,7 +3,8 @@ import { useState } from 'react'
 import { api, client, unwrap, type Schemas } from '@/api/client'
 import { plural } from '@/lib/format'
 import { useAction } from '@/lib/useAction'
-import { Field, FormDialog, Select, toast } from '@/ui'
+import { Field, FormDialog, Select, toast, toastWarning } from '@/ui'
+import { isOne, leftOutText, rowsText, selectionOf, type ChosenRows } from './chosenRows'
 
 interface ChoiceProps {
   title: string
@@ -43,32 +44,35 @@ function Choice({ title, about, label, options, none, action, onClose, onChoose 
 }
 
 /** Adds requests to a dataset as test cases. */
-export function AddToDataset({ logIds, onClose }: { logIds: number[]; onClose(): void }) {
+export function AddToDataset({ rows, onClose }: { rows: ChosenRows; onClose(): void }) {
   const datasets = api.useQuery('get', '/api/v1/datasets', { params: { query: { limit: 200 } } })
   return (
     <Choice
-      title="Add to a dataset"
-      about="Each request becomes the input of a test case; its response is kept as metadata.output. The expected output stays empty."
+      title={isOne(rows) ? 'Add to a dataset' : `Add ${rowsText(rows)} to a dataset`}
+      about={`Each request becomes the input of a test case; its response is kept as metadata.output. The expected output stays empty.${'ids' in rows ? '' : ' Requests that cannot be test cases are skipped.'}`}
       label="Dataset"
       options={datasets.data?.datasets.map((dataset: Schemas['Dataset']) => ({ value: dataset.id, label: dataset.name }))}
       none="There is no dataset yet: create one first"
-      action={logIds.length === 1 ? 'Add case' : `Add ${logIds.length} cases`}
+      action={isOne(rows) ? 'Add case' : 'ids' in rows ? `Add ${rows.ids.length} cases` : 'Add cases'}
       onClose={onClose}
       onChoose={async (datasetId) => {
-        await client.POST('/api/v1/datasets/{datasetId}/from-logs', { params: { path: { datasetId } }, body: { log_ids: logIds } })
-        toast(logIds.length === 1 ? 'Added as a test case' : `Added ${plural(logIds.length, 'test case')}`)
+        const made = await unwrap(client.POST('/api/v1/datasets/{datasetId}/from-logs', { params: { path: { datasetId } }, body: selectionOf(rows) }))
+        const added = isOne(rows) ? 'Added as a test case' : `Added ${plural(made.cases.length, 'test case')}`
+        const leftOut = leftOutText(made, 'test cases')
+        if (leftOut) toastWarning(`${added}. ${leftOut}`)
+        else toast(added)
       }}
     />
   )
 }
 
 /** Runs an eval on the stored responses of requests. */
-export function RunEval({ logIds, onClose }: { logIds: number[]; onClose(): void }) {
+export function RunEval({ rows, onClose }: { rows: ChosenRows; onClose(): void }) {
   const navigate = useNavigate()
   const evals = api.useQuery('get', '/api/v1/evals', { params: { query: { limit: 200 } } })
   return (
     <Choice
-      title={logIds.length === 1 ? 'Evaluate this request' : `Evaluate ${plural(logIds.length, 'request')}`}
+      title={isOne(rows) ? 'Evaluate this request' : `Evaluate ${rowsText(rows)}`}
       about="The stored response is evaluated; the model is not called again, unless the eval itself uses one."
       label="Eval"
       options={evals.data?.evals.map((one: Schemas['Eval']) => ({ value: String(one.id), label: `${one.name} (${one.evaluator})` }))}
@@ -76,7 +80,9 @@ export function RunEval({ logIds, onClose }: { logIds: number[]; onClose(): void
       action="Run"
       onClose={onClose}
       onChoose={async (evalId) => {
-        const run = await unwrap(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId: Number(evalId) } }, body: { log_ids: logIds } }))
+        const run = await unwrap(client.POST('/api/v1/evals/{evalId}/run', { params: { path: { evalId: Number(evalId) } }, body: selectionOf(rows) }))
+        const leftOut = leftOutText(run, 'evaluated')
+        if (leftOut) toastWarning(leftOut)
         await navigate({ to: '/evals/runs/$runId', params: { runId: String(run.id) } })
       }}
     />

@@ -1,11 +1,12 @@
 import { useEffect, useRef, useState } from 'react'
-import { api } from '@/api/client'
 import type { LogRow } from '@/api/logs'
 import { asApiError, type ApiError } from '@/api/error'
-import { downloadParts } from '@/lib/download'
-import { integer, plural } from '@/lib/format'
-import { Button, Dialog, ErrorLine, Field, Select, toast, toastWarning } from '@/ui'
-import { collectRows, formatRows, MAX_EXPORT_ROWS, type ExportFormat, type RowQuery } from './exportRows'
+import { download } from '@/lib/download'
+import { bytes, integer, plural } from '@/lib/format'
+import { Button, Checkbox, CopyButton, Dialog, ErrorLine, Field, Select, toast, toastWarning } from '@/ui'
+import { doubtAbout, exportCommand, exportFile, exportName, hasSavePicker, MAX_FILE_ROWS, MAX_MEMORY_BYTES, openSink, type ExportRequest, type Progress, type RowQuery } from './exportFile'
+import { formatRows, type ExportFormat } from './exportRows'
+import { useMatching } from './useMatching'
 
 interface ExportDialogProps {
   query: RowQuery
@@ -14,79 +15,123 @@ interface ExportDialogProps {
   onClose(): void
 }
 
-const TYPES: Record<ExportFormat, string> = { csv: 'text/csv', ndjson: 'application/x-ndjson' }
+const FORMATS = [
+  { value: 'csv', label: 'CSV, for spreadsheets' },
+  { value: 'ndjson', label: 'NDJSON, one row a line' },
+]
 
 export function ExportDialog({ query, selected, onClose }: ExportDialogProps) {
-  const { sort: _, ...filter } = query
-  const count = api.useQuery('get', '/api/v1/logs/facets', { params: { query: { ...filter, fields: 'status', limit: 1 } } }, { enabled: selected.length === 0, retry: false, meta: { quiet: true } })
-  const matching = count.data && !count.data.partial ? count.data.rows : null
   const [format, setFormat] = useState<ExportFormat>('csv')
-  const [progress, setProgress] = useState<number | null>(null)
+  if (selected.length === 0) return <ExportAll query={query} format={format} onFormat={setFormat} onClose={onClose} />
+  const save = () => {
+    download(exportName(format), 'text/plain', formatRows(selected, format))
+    onClose()
+  }
+  return (
+    <Dialog
+      open
+      size="sm"
+      onClose={onClose}
+      title={`Export ${plural(selected.length, 'selected row')}`}
+      onSubmit={save}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit">
+            Export
+          </Button>
+        </>
+      }
+    >
+      <FormatField format={format} onFormat={setFormat} />
+    </Dialog>
+  )
+}
+
+function FormatField({ format, onFormat, disabled }: { format: ExportFormat; onFormat(format: ExportFormat): void; disabled?: boolean }) {
+  return (
+    <Field label="Format">
+      <Select value={format} disabled={disabled} onChange={(event) => onFormat(event.target.value as ExportFormat)} options={FORMATS} />
+    </Field>
+  )
+}
+
+function ExportAll({ query, format, onFormat, onClose }: { query: RowQuery; format: ExportFormat; onFormat(format: ExportFormat): void; onClose(): void }) {
+  const matching = useMatching(query, true)
+  const [withBodies, setWithBodies] = useState(false)
+  const [progress, setProgress] = useState<Progress | null>(null)
   const [error, setError] = useState<ApiError | null>(null)
   const running = useRef<AbortController | null>(null)
   useEffect(() => () => running.current?.abort(), [])
+  const request: ExportRequest = { query, format, bodies: withBodies }
 
-  const save = (parts: string[]) => downloadParts(`logs.${format === 'csv' ? 'csv' : 'jsonl'}`, TYPES[format], parts)
   const start = async () => {
-    if (selected.length > 0) {
-      save([formatRows(selected, format, true)])
-      return onClose()
-    }
     const controller = new AbortController()
-    running.current = controller
     setError(null)
-    setProgress(0)
     try {
-      const result = await collectRows(query, { format, signal: controller.signal, onProgress: setProgress })
-      save(result.parts)
-      if (result.incomplete) toastWarning(`Exported ${plural(result.rows, 'row')}. ${result.incomplete} Narrow the query or the range for the rest.`)
-      else toast(`Exported ${plural(result.rows, 'row')}`)
+      const sink = await openSink(format)
+      if (!sink) return
+      running.current = controller
+      setProgress({ rows: 0, bytes: 0 })
+      const done = await exportFile(request, { sink, signal: controller.signal, onProgress: setProgress })
+      const doubt = doubtAbout(done, matching)
+      const exported = `Exported ${plural(done.rows, 'row')} (${bytes(done.bytes)})`
+      if (doubt) toastWarning(`${exported}. ${doubt}`)
+      else toast(exported)
       onClose()
     } catch (failure) {
       if (!controller.signal.aborted) setError(asApiError(failure))
       setProgress(null)
     }
   }
-  const total = matching === null ? null : Math.min(matching, MAX_EXPORT_ROWS)
-  const isRunning = progress !== null
+  const stop = () => {
+    if (progress === null) return onClose()
+    running.current?.abort()
+    setProgress(null)
+  }
+  const total = matching === null ? null : Math.min(matching, MAX_FILE_ROWS)
   return (
     <Dialog
       open
       size="sm"
       onClose={onClose}
-      title={selected.length > 0 ? `Export ${plural(selected.length, 'selected row')}` : 'Export all matching rows'}
-      description={selected.length > 0 ? undefined : `${matching === null ? 'The rows' : plural(matching, 'row')} of the current query and time range, without bodies; at most ${integer(MAX_EXPORT_ROWS)}.`}
+      title="Export all matching rows"
+      description={`${matching === null ? 'The rows' : plural(matching, 'row')} of the current query and time range; at most ${integer(MAX_FILE_ROWS)}.`}
       onSubmit={() => void start()}
       actions={
         <>
-          <Button
-            onClick={() => {
-              if (!isRunning) return onClose()
-              running.current?.abort()
-              setProgress(null)
-            }}
-          >
-            {isRunning ? 'Stop' : 'Cancel'}
-          </Button>
-          <Button kind="primary" type="submit" busy={isRunning}>
+          <Button onClick={stop}>{progress === null ? 'Cancel' : 'Stop'}</Button>
+          <Button kind="primary" type="submit" busy={progress !== null}>
             Export
           </Button>
         </>
       }
     >
-      <Field label="Format">
-        <Select value={format} onChange={(event) => setFormat(event.target.value as ExportFormat)} options={[{ value: 'csv', label: 'CSV, for spreadsheets' }, { value: 'ndjson', label: 'NDJSON, one row a line' }]} />
-      </Field>
-      {isRunning && (
-        <div className="flex flex-col gap-1" role="status">
-          <progress className="w-full accent-accent" aria-label="Exported rows" {...(total !== null && total > 0 && { max: total, value: Math.min(progress, total) })} />
-          <span className="text-xs text-muted tabular-nums">
-            {integer(progress)}
-            {total === null ? ' rows' : ` of ${plural(total, 'row')}`}
-          </span>
+      <FormatField format={format} onFormat={onFormat} disabled={progress !== null} />
+      <Checkbox checked={withBodies} disabled={progress !== null} onChange={(event) => setWithBodies(event.target.checked)} label="With request and response bodies" hint="The file becomes many times larger." />
+      {!hasSavePicker() && <p className="text-xs text-muted">This browser keeps the file in memory until it is complete: at most {bytes(MAX_MEMORY_BYTES)}.</p>}
+      {progress && <Running progress={progress} total={total} />}
+      <ErrorLine error={error} />
+      <div className="flex flex-wrap items-center gap-2 text-xs text-muted">
+        <span>Outside of the browser:</span>
+        <CopyButton value={() => exportCommand(request, location.origin)} label="Copy the curl command" text="curl command" />
+      </div>
+    </Dialog>
+  )
+}
+
+function Running({ progress, total }: { progress: Progress; total: number | null }) {
+  return (
+    <div className="flex flex-col gap-1" role="status">
+      {total !== null && total > 0 && (
+        <div role="progressbar" aria-label="Exported rows" aria-valuenow={Math.min(progress.rows, total)} aria-valuemin={0} aria-valuemax={total} className="h-2 overflow-hidden rounded-full bg-line">
+          <div className="h-full bg-accent" style={{ width: `${Math.min(100, (100 * progress.rows) / total)}%` }} />
         </div>
       )}
-      <ErrorLine error={error} />
-    </Dialog>
+      <span className="text-xs text-muted tabular-nums">
+        {integer(progress.rows)}
+        {total === null ? ' rows' : ` of ${plural(total, 'row')}`}, {bytes(progress.bytes)}
+      </span>
+    </div>
   )
 }

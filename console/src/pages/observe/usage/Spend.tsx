@@ -1,6 +1,6 @@
 import { useNavigate } from '@tanstack/react-router'
 import { Download } from 'lucide-react'
-import { useMemo, useRef, useState } from 'react'
+import { useMemo, useRef, useState, type ReactNode } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { ApiError } from '@/api/error'
 import { useMe } from '@/api/me'
@@ -24,6 +24,8 @@ import { GROUPS, type Group, type RankField, type UsageSearch } from './search'
 import { UserBudget, UserBudgetForm } from './UserBudget'
 
 interface SpendProps {
+  /** The menu of views. */
+  views: ReactNode
   by: Group
   query: string
   own: OwnCalls
@@ -31,7 +33,7 @@ interface SpendProps {
   onChange(change: Pick<UsageSearch, 'by' | 'query' | 'own' | 'sort'>): void
 }
 
-export function Spend({ by, query, own, sort, onChange }: SpendProps) {
+export function Spend({ views, by, query, own, sort, onChange }: SpendProps) {
   const me = useMe()
   const navigate = useNavigate()
   const range = useRange()
@@ -62,6 +64,7 @@ export function Spend({ by, query, own, sort, onChange }: SpendProps) {
     <div className="flex flex-col gap-4 pt-4">
       <QueryBox value={query} onChange={(next) => onChange({ query: next || undefined })} error={queryError} inputRef={box} placeholder="All requests. Filter: user:maria model:gpt-4o* metadata.env:prod" />
       <div className="flex flex-wrap items-center gap-2">
+        {views}
         <label className="flex items-center gap-2">
           <span className="text-muted">Group by</span>
           <Select className="w-36" value={by} onChange={(event) => onChange({ by: event.target.value as Group })} options={GROUPS.map((group) => ({ value: group, label: GROUP_NAMES[group] }))} />
