@@ -19,6 +19,7 @@ pub mod events;
 pub mod exports;
 pub mod failover;
 pub mod fair_queue;
+pub mod fair_share;
 pub mod git;
 pub mod histogram;
 pub mod ids;

@@ -103,6 +103,8 @@ async fn node_state(app: &App) -> NodeState {
         cache_bytes: proxy.cache.bytes(),
         memory_bytes: services.memory.used(),
         memory_refusals: services.memory.refusals(),
+        calls: services.calls.running(),
+        calls_refused: services.calls.refusals(),
         connections: app.connections.open() as u64,
         connections_refused: [
             ("total", count(&counters.refused_total)),

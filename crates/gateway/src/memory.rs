@@ -1,14 +1,14 @@
 //! The memory budget: what requests and jobs hold of bodies is reserved here first, so that no organization can use up
-//! the memory of the process. `core::memory` decides how organizations share the budget.
+//! the memory of the process. `core::fair_share` decides how organizations share the budget.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use gateway_core::fair_share::{ShareRule, Use};
 use gateway_core::ids::OrgId;
-use gateway_core::memory::MemoryUse;
 
+use crate::org_accounts::OrgAccounts;
 use crate::problem::Problem;
 
 /// Reservations are made in multiples of this, so that a request with a small body takes one step. It also stands for
@@ -16,13 +16,11 @@ use crate::problem::Problem;
 const QUANTUM: usize = 16 << 10;
 /// Callers that are not authenticated have one of so many parts of the budget together.
 const ANONYMOUS_PARTS: u64 = 16;
-/// Accounts of organizations that are no longer in use are removed when there are this many.
-const MIN_SWEPT_ACCOUNTS: usize = 1_024;
 const MIN_BUFFER: usize = 1 << 10;
 
 pub struct MemoryBudget {
     shared: Arc<Shared>,
-    accounts: Mutex<Accounts>,
+    accounts: OrgAccounts<MemoryAccount>,
     anonymous: Arc<MemoryAccount>,
 }
 
@@ -30,12 +28,6 @@ struct Shared {
     total: u64,
     used: AtomicU64,
     refusals: AtomicU64,
-}
-
-#[derive(Default)]
-struct Accounts {
-    by_org: HashMap<OrgId, Weak<MemoryAccount>>,
-    sweep_at: usize,
 }
 
 /// What one organization holds.
@@ -62,22 +54,12 @@ impl MemoryBudget {
     pub fn new(total: u64) -> Self {
         let shared = Arc::new(Shared { total, used: AtomicU64::new(0), refusals: AtomicU64::new(0) });
         let anonymous = Arc::new(MemoryAccount::new(&shared, total / ANONYMOUS_PARTS));
-        Self { shared, accounts: Mutex::default(), anonymous }
+        Self { shared, accounts: OrgAccounts::default(), anonymous }
     }
 
     /// The account of an organization. There is one as long as something uses it.
     pub fn account(&self, org: OrgId) -> Arc<MemoryAccount> {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(account) = accounts.by_org.get(&org).and_then(Weak::upgrade) {
-            return account;
-        }
-        let account = Arc::new(MemoryAccount::new(&self.shared, self.shared.total));
-        accounts.by_org.insert(org, Arc::downgrade(&account));
-        if accounts.by_org.len() >= accounts.sweep_at.max(MIN_SWEPT_ACCOUNTS) {
-            accounts.by_org.retain(|_, account| account.strong_count() > 0);
-            accounts.sweep_at = accounts.by_org.len() * 2;
-        }
-        account
+        self.accounts.get(org, || MemoryAccount::new(&self.shared, self.shared.total))
     }
 
     /// The account of all callers that are not authenticated.
@@ -113,7 +95,8 @@ impl MemoryAccount {
     fn take(&self, bytes: u64) -> Result<(), MemoryExhausted> {
         let Shared { total, used, refusals } = &*self.shared;
         let is_admitted = |used: u64, own: u64| {
-            own.saturating_add(bytes) <= self.max && MemoryUse { total: *total, used, own }.admits(bytes)
+            own.saturating_add(bytes) <= self.max
+                && ShareRule::BODIES.admits(Use { total: *total, used, own }, bytes)
         };
         // A refused reservation must not disturb the others, so it is usually found before anything is added.
         if is_admitted(used.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {

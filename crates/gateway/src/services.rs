@@ -5,6 +5,7 @@ use std::time::Instant;
 use gateway_core::time::Timestamp;
 use gateway_store::{Db, Part, StoreError};
 
+use crate::calls_in_progress::CallsInProgress;
 use crate::clock::Clock;
 use crate::compute::ComputePool;
 use crate::config::{Config, ConfigError};
@@ -31,6 +32,7 @@ pub struct Services {
     pub tasks: Tasks,
     /// For bodies that are held.
     pub memory: MemoryBudget,
+    pub calls: CallsInProgress,
     /// For computation that tenants cause.
     pub compute: ComputePool,
     pub started: Instant,

@@ -28,6 +28,7 @@ use crate::auth::passwords::Passwords;
 use crate::auth::tokens::Tokens;
 use crate::budgets::{Budgets, Peers};
 use crate::cache::{Cache, PurgeSource, RedisTier};
+use crate::calls_in_progress::CallsInProgress;
 use crate::clock::Clock;
 use crate::cluster::invalidation::InvalidationHandler;
 use crate::cluster::{Cluster, Membership};
@@ -124,6 +125,7 @@ async fn open_services(
         egress: Egress::new(&config, orgs::count(&db).await?),
         tasks: Tasks::new(Handle::current(), low_priority),
         memory: MemoryBudget::new(config.memory_bytes),
+        calls: CallsInProgress::new(config.max_calls),
         compute: ComputePool::start().map_err(StartError::Thread)?,
         started: Instant::now(),
         config,

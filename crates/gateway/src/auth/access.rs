@@ -358,6 +358,7 @@ impl Access {
                 let budgets = self.budgets.load(id).await?;
                 let limits = self.limits.load(db, id).await?;
                 let memory = self.services.memory.account(id);
+                let calls = self.services.calls.of(id);
                 Ok(Some(CachedOrg {
                     id,
                     slug,
@@ -372,6 +373,7 @@ impl Access {
                     budgets,
                     limits,
                     memory,
+                    calls,
                 }))
             })
             .await

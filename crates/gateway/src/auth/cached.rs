@@ -13,6 +13,7 @@ use gateway_store::cache_purges::CachePurges;
 use gateway_store::keys::KeyAccess;
 
 use crate::budgets::OrgBudgets;
+use crate::calls_in_progress::OrgCalls;
 use crate::limits::{OrgLimits, WindowCounter};
 use crate::mcp_servers::OrgMcpServers;
 use crate::memory::MemoryAccount;
@@ -38,6 +39,7 @@ pub struct CachedOrg {
     pub limits: Option<Arc<OrgLimits>>,
     /// What its requests hold of bodies.
     pub memory: Arc<MemoryAccount>,
+    pub calls: Arc<OrgCalls>,
 }
 
 /// What is known of a session token.

@@ -64,6 +64,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     pub rate_limits: RateLimits,
     pub quotas: Box<Quotas>,
+    /// Organizations that one account may own; none is unlimited.
+    pub orgs_per_user: Option<u64>,
     pub egress_private: EgressPrivate,
     pub signup: Signup,
     pub operator_credentials: OperatorCredentials,
@@ -82,6 +84,8 @@ pub struct Config {
     pub max_body_bytes: usize,
     pub memory_bytes: u64,
     pub connection_limits: ConnectionLimits,
+    /// Calls in progress.
+    pub max_calls: u64,
     pub head_timeout: Duration,
     /// Of a connection without requests.
     pub idle_timeout: Duration,
@@ -213,6 +217,8 @@ impl Config {
                 .with_overrides(values.get("quotas"))
                 .map(Box::new)
                 .map_err(|error| invalid("quotas", &error.to_string()))?,
+            orgs_per_user: Some(integer(values, "orgs_per_user", 0, u32::MAX.into())?)
+                .filter(|limit| *limit > 0),
             egress_private: operator::egress_private(values)?,
             signup: operator::signup(values)?,
             operator_credentials: operator::credentials(values)?,
@@ -234,6 +240,7 @@ impl Config {
                 .unwrap_or(32 << 20),
             memory_bytes,
             connection_limits: resources::connection_limits(values, memory_bytes)?,
+            max_calls: resources::max_calls(values, memory_bytes)?,
             head_timeout: Duration::from_millis(integer(values, "head_timeout_ms", 1, 86_400_000)?),
             idle_timeout: Duration::from_millis(integer(values, "idle_timeout_ms", 1, 86_400_000)?),
             proxy_timeout: Duration::from_millis(integer(values, "proxy_timeout_ms", 1, 86_400_000)?),

@@ -30,9 +30,7 @@ pub(super) fn memory_bytes(values: &RawSettings) -> Result<u64, ConfigError> {
 /// A connection usually needs a second descriptor for the call to a provider.
 pub(super) fn connection_limits(values: &RawSettings, memory: u64) -> Result<ConnectionLimits, ConfigError> {
     let total = if values.get("max_connections").trim().is_empty() {
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = (memory / CONNECTION_BYTES).min(MAX_CONNECTIONS);
-        (descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2).min(most).max(MIN_CONNECTIONS)
+        default_connections(memory)
     } else {
         integer(values, "max_connections", 1, 10_000_000)?
     };
@@ -46,6 +44,21 @@ pub(super) fn connection_limits(values: &RawSettings, memory: u64) -> Result<Con
         }
     };
     Ok(ConnectionLimits { total: count(total), per_address })
+}
+
+/// Calls in progress. Each has a connection to a provider, so they have the half of the descriptors that client
+/// connections leave; over HTTP/2 a client has many calls on one connection.
+pub(super) fn max_calls(values: &RawSettings, memory: u64) -> Result<u64, ConfigError> {
+    if values.get("max_calls").trim().is_empty() {
+        return Ok(default_connections(memory));
+    }
+    integer(values, "max_calls", 1, 10_000_000)
+}
+
+fn default_connections(memory: u64) -> u64 {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = (memory / CONNECTION_BYTES).min(MAX_CONNECTIONS);
+    (descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2).min(most).max(MIN_CONNECTIONS)
 }
 
 /// Allows the process as many descriptors as the system lets it have. The usual soft limit of 1024 is only for programs

@@ -83,6 +83,7 @@ pub static SETTINGS: &[Setting] = &[
         "",
         "quotas that differ from the plans', such as free.keys=50, pro.rows_per_day=0; 0 means unlimited",
     ),
+    plain("orgs_per_user", "20", "organizations that one account may own, 0 for no limit"),
     plain(
         "signup",
         "open",
@@ -155,6 +156,11 @@ pub static SETTINGS: &[Setting] = &[
         "max_connections_per_address",
         "",
         "the same per client address, 0 for no limit; default a quarter of the total, local clients exempt",
+    ),
+    plain(
+        "max_calls",
+        "",
+        "maximum number of calls in progress, of which one organization has a share; default as for max_connections",
     ),
     plain("head_timeout_ms", "30000", "time for a client to send a complete request head"),
     plain("idle_timeout_ms", "120000", "a client connection without requests is closed after this time"),

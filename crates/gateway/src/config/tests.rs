@@ -178,6 +178,9 @@ fn the_limits_on_memory_and_connections_have_defaults() {
     assert_eq!(limits("3"), AddressLimit::All(3));
     assert_eq!(limits("0"), AddressLimit::Unlimited);
     assert_eq!(limits(""), AddressLimit::Remote(2));
+    assert_eq!(default.max_calls, total as u64);
+    assert_eq!(config(None, &[("GATEWAY_MAX_CALLS", "7")]).unwrap().max_calls, 7);
+    assert!(message(None, &[("GATEWAY_MAX_CALLS", "0")]).contains("GATEWAY_MAX_CALLS"));
     assert!(message(None, &[("GATEWAY_MEMORY_BYTES", "1")]).contains("GATEWAY_MEMORY_BYTES"));
     assert!(message(None, &[("GATEWAY_MAX_CONNECTIONS", "0")]).contains("GATEWAY_MAX_CONNECTIONS"));
 }

@@ -28,6 +28,7 @@ use super::reply::{Outcome, Output, json, of_call};
 use super::serve::Context;
 use super::session::{UpstreamSession, initialize};
 use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, SESSION_ID, notification_text};
+use crate::calls_in_progress::CallInProgress;
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
 pub use exchange::question_text;
@@ -62,6 +63,12 @@ pub struct Call {
     /// What was sent to the server, so that it can be cancelled.
     sent: Mutex<Option<Sent>>,
     record: Option<Record>,
+}
+
+/// One of the MCP calls that an organization may have at the same time, which is also one of its calls in progress.
+pub struct CallSlot {
+    _slot: Slot,
+    _call: CallInProgress,
 }
 
 impl Mcp {
@@ -102,11 +109,12 @@ impl Mcp {
     }
 
     /// One of the calls that an organization may have at the same time.
-    pub(super) async fn call_slot(&self, context: &Context) -> ApiResult<Slot> {
+    pub(super) async fn call_slot(&self, context: &Context) -> ApiResult<CallSlot> {
         let slot = self.calls.acquire(context.identity.org.id, Some(SLOT_WAIT)).await;
-        slot.map_err(|_| {
+        let slot = slot.map_err(|_| {
             Problem::overloaded("too many MCP calls of this organization are in progress; try again shortly")
-        })
+        })?;
+        Ok(CallSlot { _slot: slot, _call: context.identity.org.calls.begin()? })
     }
 
     /// The row of a call that reached no server: what it names does not exist for the caller, or the server is down.

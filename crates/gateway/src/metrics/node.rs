@@ -12,6 +12,8 @@ pub struct NodeState {
     pub cache_bytes: u64,
     pub memory_bytes: u64,
     pub memory_refusals: u64,
+    pub calls: u64,
+    pub calls_refused: u64,
     pub connections: u64,
     pub connections_refused: [(&'static str, u64); 2],
     pub connections_closed: [(&'static str, u64); 3],
@@ -67,6 +69,7 @@ impl NodeState {
             ("gateway_uptime_seconds", "How long the process has been running.", self.uptime_seconds),
             ("gateway_cache_bytes", "Size of the response cache in memory.", self.cache_bytes),
             ("gateway_memory_bytes", "Memory reserved for bodies that are held.", self.memory_bytes),
+            ("gateway_calls", "Calls in progress.", self.calls),
             ("gateway_connections", "Open client connections.", self.connections),
             (
                 "gateway_compute_waiting",
@@ -89,6 +92,11 @@ impl NodeState {
                 "gateway_memory_refusals",
                 "Bodies that were not held for lack of memory.",
                 self.memory_refusals,
+            ),
+            (
+                "gateway_calls_refused",
+                "Calls that were refused because their organization had too many in progress.",
+                self.calls_refused,
             ),
             ("gateway_compute_started", "Pieces of computation that were started.", self.compute.granted),
             ("gateway_compute_refused", "Pieces of computation that were refused.", self.compute.refused),

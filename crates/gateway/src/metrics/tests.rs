@@ -176,6 +176,8 @@ fn memory_and_connections_are_shown() {
     let state = NodeState {
         memory_bytes: 5,
         memory_refusals: 6,
+        calls: 8,
+        calls_refused: 9,
         connections: 7,
         connections_refused: [("total", 1), ("address", 2)],
         connections_closed: [("room", 3), ("head_timeout", 0), ("idle", 4)],
@@ -186,6 +188,8 @@ fn memory_and_connections_are_shown() {
         "# HELP gateway_memory_bytes Memory reserved for bodies that are held.",
         "gateway_memory_bytes 5",
         "gateway_memory_refusals_total 6",
+        "gateway_calls 8",
+        "gateway_calls_refused_total 9",
         "gateway_connections 7",
         r#"gateway_connections_refused_total{reason="address"} 2"#,
         r#"gateway_connections_closed_total{reason="room"} 3"#,

@@ -199,7 +199,7 @@ fn call_model(
 ) -> Pin<Box<dyn Future<Output = ApiResult<ModelResponse>> + Send>> {
     Box::pin(async move {
         let proxy = Proxy { services: &services, state: &state, worker: &state.worker };
-        proxy.call_model(&identity, request).await
+        proxy.call_model(&identity, request, None).await
     })
 }
 

@@ -24,6 +24,7 @@ use super::origin::{CallOrigin, CallSummary};
 pub use super::plan::AUTO;
 use super::{Proxy, run};
 use crate::auth::Identity;
+use crate::calls_in_progress::CallInProgress;
 use crate::memory::{HeldBuffer, Reservation};
 use crate::problem::{ApiResult, Problem};
 use crate::targets::Target;
@@ -108,9 +109,14 @@ pub struct StreamingResponse {
 impl Proxy<'_> {
     /// Sends a request and waits for the whole response. An error of the provider with a status below 500 is a
     /// response; other failures are problems.
-    pub async fn call_model(self, identity: &Identity, request: InternalRequest) -> ApiResult<ModelResponse> {
+    pub async fn call_model(
+        self,
+        identity: &Identity,
+        request: InternalRequest,
+        call: Option<CallInProgress>,
+    ) -> ApiResult<ModelResponse> {
         let StreamingResponse { log_id, status, is_stream: _, body, summary } =
-            self.send_internal(identity, request, false).await?;
+            self.send_internal(identity, request, (call, false)).await?;
         let body = read_response(body, identity.org.memory.open()).await?;
         Ok(ModelResponse { log_id, status, body, summary: summary.await.unwrap_or_default() })
     }
@@ -120,7 +126,7 @@ impl Proxy<'_> {
         self,
         identity: &Identity,
         mut request: InternalRequest,
-        stream: bool,
+        (call, stream): (Option<CallInProgress>, bool),
     ) -> ApiResult<StreamingResponse> {
         let Self { services, state, worker } = self;
         // The model decides on the provider, and the plan of the request checks it.
@@ -133,6 +139,7 @@ impl Proxy<'_> {
         let body = Bytes::from(std::mem::take(&mut request.body));
         let head = head(&request)?;
         let (origin, summary) = CallOrigin::internal(request.source);
+        let origin = origin.with_call(call);
         let inbound = Inbound::whole(body, services.config.max_body_bytes, identity.org.memory.open())?;
         let request_id = services.ids.new_request_id();
         let context =

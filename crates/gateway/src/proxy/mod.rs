@@ -52,6 +52,7 @@ use serde_json::json;
 
 use crate::auth::Identity;
 use crate::cache::CacheMode;
+use crate::calls_in_progress::CallInProgress;
 use crate::memory::{Reservation, hold};
 use crate::metrics::events::{CacheResult, Stage};
 use crate::outbound::clients::Clients;
@@ -93,6 +94,7 @@ pub struct Proxy<'a> {
 pub struct ClientRequest<'r> {
     pub request: Request<Incoming>,
     pub request_id: &'r HeaderValue,
+    pub call: CallInProgress,
     /// Set if it is one of another gateway's client.
     pub compat: Option<CompatCall>,
 }
@@ -107,7 +109,7 @@ impl Proxy<'_> {
         client: ClientRequest<'_>,
     ) -> ApiResult<Response> {
         let Self { services, state, worker } = self;
-        let ClientRequest { request, request_id, mut compat } = client;
+        let ClientRequest { request, request_id, call, mut compat } = client;
         let (mut head, incoming) = request.into_parts();
         let config = &services.config;
         let mut inbound = Inbound::new(incoming, config.max_body_bytes, config.proxy_timeout, memory);
@@ -122,7 +124,7 @@ impl Proxy<'_> {
             let rewritten = compat.rewrite(&mut head, inbound, identity, config.max_body_bytes).await;
             inbound = rewritten.map_err(with_rate)?;
         }
-        let origin = compat.as_ref().map(CompatCall::origin).unwrap_or_default();
+        let origin = compat.as_ref().map(CompatCall::origin).unwrap_or_default().with_call(Some(call));
         let context = RequestContext { services, state, worker, identity, head: &head, request_id };
         let response = run(context, inbound, origin).await;
         let response = match (&compat, response) {

@@ -4,6 +4,8 @@ use gateway_core::logs::{LogRow, LogSource, Tokens};
 use rust_decimal::Decimal;
 use tokio::sync::oneshot;
 
+use crate::calls_in_progress::CallInProgress;
+
 /// The parts of the log row that an internal caller needs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallSummary {
@@ -21,11 +23,13 @@ pub struct CallOrigin {
     /// The dialect of a request below `/compat`.
     pub(super) compat: Option<&'static str>,
     summary: Option<oneshot::Sender<CallSummary>>,
+    /// What the call takes of its organization's share. `None` for a call that is a part of another one.
+    call: Option<CallInProgress>,
 }
 
 impl Default for CallOrigin {
     fn default() -> Self {
-        Self { source: LogSource::Proxy, compat: None, summary: None }
+        Self { source: LogSource::Proxy, compat: None, summary: None, call: None }
     }
 }
 
@@ -38,7 +42,16 @@ impl CallOrigin {
     /// A call of the gateway itself. The receiver resolves when the record of the call is closed.
     pub fn internal(source: LogSource) -> (Self, oneshot::Receiver<CallSummary>) {
         let (sender, receiver) = oneshot::channel();
-        (Self { source, compat: None, summary: Some(sender) }, receiver)
+        (Self { source, summary: Some(sender), ..Self::default() }, receiver)
+    }
+
+    pub(super) fn with_call(self, call: Option<CallInProgress>) -> Self {
+        Self { call, ..self }
+    }
+
+    /// What must be kept until the response has ended.
+    pub(super) fn take_call(&mut self) -> Option<CallInProgress> {
+        self.call.take()
     }
 
     /// Sends the summary once the row is complete.

@@ -36,6 +36,7 @@ use super::target_health::TargetKey;
 use super::upstream::AttemptError;
 use crate::auth::{CachedOrg, Principal};
 use crate::budgets::{Reservation, charge_of};
+use crate::calls_in_progress::CallInProgress;
 use crate::metrics::events::Stage;
 use crate::outbound::body::StreamedCopy;
 use crate::services::Services;
@@ -189,6 +190,11 @@ impl Record {
 
     pub fn started(&self) -> Instant {
         self.timing.started
+    }
+
+    /// What the call takes of its organization's share, for as long as its response lasts.
+    pub fn take_call(&mut self) -> Option<CallInProgress> {
+        self.origin.take_call()
     }
 
     /// What is left of the budgets that this request counts against.

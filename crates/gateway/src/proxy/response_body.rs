@@ -24,6 +24,7 @@ use super::pipeline::Pipeline;
 use super::record::{Record, StreamFailure};
 use super::response_format::ResponseContent;
 use super::validate::IDLE_TIMEOUT;
+use crate::calls_in_progress::CallInProgress;
 use crate::outbound::pool::UpstreamBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -94,6 +95,7 @@ pub struct MeteredBody {
     /// The head announced a trailer with the cost.
     has_trailer: bool,
     trailers: Option<HeaderMap>,
+    _call: Option<CallInProgress>,
 }
 
 impl MeteredBody {
@@ -102,7 +104,7 @@ impl MeteredBody {
         attempt: &Attempt<'_>,
         headers: &HeaderMap,
         content: ResponseContent,
-        record: Record,
+        mut record: Record,
         cache: Option<CacheRecorder>,
     ) -> Self {
         let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
@@ -110,6 +112,7 @@ impl MeteredBody {
         let is_event_stream =
             content_type.starts_with(b"text/event-stream") && !headers.contains_key(CONTENT_ENCODING);
         let deadline = record.deadline(attempt.target.timeout);
+        let call = record.take_call();
         let (pipeline, source) = Pipeline::new(attempt, content, record, cache, is_event_stream);
         let mut body = Self {
             source,
@@ -125,6 +128,7 @@ impl MeteredBody {
             error: None,
             has_trailer: headers.contains_key(TRAILER),
             trailers: None,
+            _call: call,
         };
         // A response without a body ends with its head.
         if body.source.is_end() {

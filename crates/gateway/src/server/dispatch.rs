@@ -152,13 +152,15 @@ async fn route(
     if let Some(identity) = identity.as_mut().filter(|_| *is_proxied) {
         app.proxy.metrics.lane(worker.lane).stage(Stage::Authenticate, began.elapsed());
         let proxy = Proxy { services: &app.services, state: &app.proxy, worker };
+        // Before anything waits, because what waits is what uses up the share.
+        let call = identity.org.calls.begin()?;
         let memory = identity.org.memory.open();
         let counted = async {
             access.count_request(identity).await?;
             Ok(&*identity)
         };
         let Received { request, request_id, compat, .. } = received;
-        let client = ClientRequest { request, request_id: &request_id, compat };
+        let client = ClientRequest { request, request_id: &request_id, call, compat };
         return proxy.forward(counted, memory, client).await;
     }
     if let Some(identity) = &mut identity {

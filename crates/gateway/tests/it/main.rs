@@ -31,6 +31,7 @@ mod budget_status;
 mod budgets;
 mod cache;
 mod cache_purge;
+mod calls_in_progress;
 mod cli;
 mod cli_daily;
 mod cli_doctor;

@@ -1,0 +1,145 @@
+//! Calls in progress: slow calls of one organization leave room for others, and every call gives its place back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway::calls_in_progress::CallInProgress;
+use http::Method;
+use serde_json::json;
+
+use crate::on_both;
+use crate::support::{Account, ProxyFixture, RawConnection, TestApp, request};
+use crate::upstream::Reply;
+
+/// Of these, an organization alone has fourteen.
+const CALLS: (&str, &str) = ("GATEWAY_MAX_CALLS", "20");
+const SHARE: u64 = 14;
+const CHAT: &str = "/v1/chat/completions";
+const BODY: &str = r#"{"model":"sandbox-small","messages":[{"role":"user","content":"hi"}]}"#;
+
+fn running(app: &TestApp) -> u64 {
+    app.app.services.calls.running()
+}
+
+async fn until_running(app: &TestApp, count: u64) {
+    for _ in 0..500 {
+        if running(app) == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} calls are in progress instead of {count}", running(app));
+}
+
+/// A call that the sandbox answers after a minute.
+async fn slow_call(app: &TestApp, account: &Account) -> RawConnection {
+    let headers = [
+        ("x-gateway-key", account.api_key.as_str()),
+        ("x-gateway-provider", "sandbox"),
+        ("x-sandbox-delay-ms", "60000"),
+    ];
+    let mut connection = RawConnection::connect(app.address).await;
+    connection.send(request("POST", CHAT, &headers, BODY.as_bytes())).await;
+    connection
+}
+
+/// All calls that the organization may have.
+fn take_share(app: &TestApp, account: &Account) -> Vec<CallInProgress> {
+    let calls = app.app.services.calls.of(account.org_id.parse().unwrap());
+    std::iter::from_fn(|| calls.begin().ok()).collect()
+}
+
+on_both!(slow_calls_of_one_organization_leave_room_for_others, [CALLS], |app| async move {
+    let (evil, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let mut slow = Vec::new();
+    for number in 1..=SHARE {
+        slow.push(slow_call(&app, &evil).await);
+        until_running(&app, number).await;
+    }
+    for _ in 0..3 {
+        let mut refused = slow_call(&app, &evil).await;
+        let head = refused.head().await;
+        assert_eq!((head.status, head.header("retry-after")), (503, Some("1")));
+        let body: serde_json::Value = serde_json::from_slice(&refused.body(&head).await.unwrap()).unwrap();
+        assert_eq!(body["code"], "overloaded", "{body}");
+    }
+    assert_eq!(app.app.services.calls.refusals(), 3);
+    for _ in 0..5 {
+        let answer = app.call(Method::POST, CHAT).key(&ada.api_key).header("x-gateway-provider", "sandbox");
+        answer.raw(BODY).send().await.expect(200);
+        app.get("/api/v1/keys").key(&evil.api_key).send().await.expect(200);
+    }
+    // Every caller hangs up.
+    drop(slow);
+    until_running(&app, 0).await;
+    let answer = app.call(Method::POST, CHAT).key(&evil.api_key).header("x-gateway-provider", "sandbox");
+    answer.raw(BODY).send().await.expect(200);
+});
+
+on_both!(a_call_is_refused_in_the_format_of_its_client, [CALLS], |app| async move {
+    let ada = app.signup("acme").await;
+    let held = take_share(&app, &ada);
+    let body = json!({"model": "sandbox/sandbox-small", "max_tokens": 5,
+        "messages": [{"role": "user", "content": "hi"}]});
+    let post = |path: &str| app.post(path, body.clone()).bearer(&ada.api_key).send();
+    let refused = post("/sdk/v1/messages").await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
+    let refused = refused.json();
+    assert_eq!(
+        (&refused["type"], &refused["error"]["type"].is_string()),
+        (&json!("error"), &true),
+        "{refused}"
+    );
+    let refused = post("/sdk/v1/chat/completions").await;
+    assert_eq!(refused.expect(503)["error"]["code"], "overloaded");
+    drop(held);
+    post("/sdk/v1/messages").await.expect(200);
+});
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_ends_with_its_response() {
+    let fixture = ProxyFixture::start().await;
+    let app = &fixture.app;
+    fixture.upstream.push(Reply::sse(&["{}"]).flush().then_stall());
+    let body = BODY.replace(r#""model""#, r#""stream":true,"model""#);
+    let mut connection = fixture.connect().await;
+    connection.send(fixture.raw_post("openai", CHAT, &[], body.as_bytes())).await;
+    assert_eq!(connection.head().await.status, 200);
+    assert_eq!(running(app), 1, "the stream has not ended");
+    drop(connection);
+    until_running(app, 0).await;
+    // Errors, and lists that no provider answers.
+    for (method, path, provider, status) in [
+        (Method::POST, CHAT, "nobody", 400),
+        (Method::POST, "/v1/nothing", "sandbox", 404),
+        (Method::GET, "/v1/models", "auto", 200),
+    ] {
+        let answer = app.call(method, path).key(&fixture.ada.api_key).header("x-gateway-provider", provider);
+        assert_eq!(answer.raw(BODY).send().await.status, status, "{path} {provider}");
+        until_running(app, 0).await;
+    }
+}
+
+on_both!(calls_of_the_playground_and_of_mcp_take_of_the_share, [CALLS], |app| async move {
+    let ada = app.signup("acme").await;
+    let mut held = take_share(&app, &ada);
+    assert_eq!(held.len() as u64, SHARE);
+    let begin = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"}});
+    let refused = app.legacy("/mcp", "initialize", begin).key(&ada.api_key).send().await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
+    // A run waits for the end of another call.
+    let run = json!({"provider": "sandbox", "model": "sandbox-small",
+        "messages": [{"role": "user", "content": "hi"}]});
+    let app = Arc::new(app);
+    let run = tokio::spawn({
+        let (app, key) = (Arc::clone(&app), ada.api_key.clone());
+        async move { app.post("/api/v1/playground/run", run).key(&key).send().await }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!run.is_finished());
+    held.pop();
+    run.await.unwrap().expect(200);
+    drop(held);
+    until_running(&app, 0).await;
+});
