@@ -15,6 +15,14 @@ pub enum Quota {
     Exports,
     /// Named models.
     Models,
+    Teams,
+    /// Applications.
+    Apps,
+    Members,
+    Evals,
+    /// Runs of evals that are kept, until their eval is deleted.
+    EvalRuns,
+    Skills,
     /// Log rows of a day. Further ones are counted in usage and budgets but not stored.
     RowsPerDay,
     /// Bytes of the bodies of a day's log rows. Further rows are stored without bodies.
@@ -22,7 +30,7 @@ pub enum Quota {
 }
 
 impl Quota {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::Keys,
         Self::Providers,
         Self::Prompts,
@@ -30,6 +38,12 @@ impl Quota {
         Self::Webhooks,
         Self::Exports,
         Self::Models,
+        Self::Teams,
+        Self::Apps,
+        Self::Members,
+        Self::Evals,
+        Self::EvalRuns,
+        Self::Skills,
         Self::RowsPerDay,
         Self::BodyBytesPerDay,
     ];
@@ -43,6 +57,12 @@ impl Quota {
             Self::Webhooks => "webhooks",
             Self::Exports => "exports",
             Self::Models => "models",
+            Self::Teams => "teams",
+            Self::Apps => "apps",
+            Self::Members => "members",
+            Self::Evals => "evals",
+            Self::EvalRuns => "eval_runs",
+            Self::Skills => "skills",
             Self::RowsPerDay => "rows_per_day",
             Self::BodyBytesPerDay => "body_bytes_per_day",
         }
@@ -63,12 +83,34 @@ pub struct Quotas([[u64; Quota::ALL.len()]; 3]);
 
 const GIB: u64 = 1 << 30;
 
+/// Versions of one prompt, skill, dataset or named model. Each stays readable, so only the deletion of all makes room.
+pub const MAX_VERSIONS: i64 = 5_000;
+
+/// Keys, providers, prompts and datasets; teams, applications and members; evals, their runs and skills; a million rows
+/// and 10 GiB of bodies a day, so many times.
+const fn of_plan(basic: [u64; 4], people: [u64; 3], judged: [u64; 3], daily: u64) -> [u64; Quota::ALL.len()] {
+    let [keys, providers, prompts, datasets] = basic;
+    let [teams, apps, members] = people;
+    let [evals, eval_runs, skills] = judged;
+    let (webhooks, exports, models) = (100, 100, 2_000);
+    let (rows, body_bytes) = (daily * 1_000_000, daily * 10 * GIB);
+    [
+        keys, providers, prompts, datasets, webhooks, exports, models, teams, apps, members, evals,
+        eval_runs, skills, rows, body_bytes,
+    ]
+}
+
 impl Default for Quotas {
     fn default() -> Self {
         Self([
-            [1_000, 100, 1_000, 1_000, 100, 100, 2_000, 1_000_000, 10 * GIB],
-            [10_000, 500, 10_000, 10_000, 100, 100, 2_000, 10_000_000, 100 * GIB],
-            [100_000, 2_000, 100_000, 100_000, 100, 100, 2_000, 100_000_000, 1_000 * GIB],
+            of_plan([1_000, 100, 1_000, 1_000], [1_000, 1_000, 1_000], [1_000, 10_000, 1_000], 1),
+            of_plan([10_000, 500, 10_000, 10_000], [1_000, 10_000, 10_000], [2_000, 100_000, 10_000], 10),
+            of_plan(
+                [100_000, 2_000, 100_000, 100_000],
+                [10_000, 100_000, 100_000],
+                [5_000, 1_000_000, 50_000],
+                100,
+            ),
         ])
     }
 }

@@ -18,6 +18,8 @@ pub struct Member {
     pub created_at: Timestamp,
 }
 
+const COUNT_OWNED: &str = "SELECT COUNT(*) AS n FROM memberships WHERE user_id = $1 AND role = 'owner'";
+
 const SELECT_MEMBER: &str = "SELECT m.user_id, u.email, u.display_name, m.role, m.created_at \
     FROM memberships m JOIN users u ON u.id = m.user_id";
 
@@ -53,6 +55,18 @@ pub async fn find(tx: &mut Tx, org: OrgId, user: UserId) -> Result<Option<Member
     let sql = format!("{SELECT_MEMBER} WHERE m.org_id = $1 AND m.user_id = $2");
     let row = tx.opt(AssertSqlSafe(sql), args![org, user]).await?;
     row.as_ref().map(read).transpose()
+}
+
+/// How many organizations the user owns.
+pub async fn count_owned(tx: &mut Tx, user: UserId) -> Result<i64, StoreError> {
+    let row = tx.opt(COUNT_OWNED, args![user]).await?;
+    row.map_or(Ok(0), |row| row.get("n"))
+}
+
+/// The same, as it is shown.
+pub async fn owned_by(db: &Db, user: UserId) -> Result<i64, StoreError> {
+    let row = db.opt(COUNT_OWNED, args![user]).await?;
+    row.map_or(Ok(0), |row| row.get("n"))
 }
 
 pub async fn count_owners(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {

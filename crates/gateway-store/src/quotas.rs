@@ -9,8 +9,20 @@ use sqlx::AssertSqlSafe;
 use crate::row::args;
 use crate::{Db, StoreError, Tx};
 
-const IN_STATE: [Quota; 6] =
-    [Quota::Keys, Quota::Providers, Quota::Prompts, Quota::Datasets, Quota::Webhooks, Quota::Models];
+const IN_STATE: [Quota; 12] = [
+    Quota::Keys,
+    Quota::Providers,
+    Quota::Prompts,
+    Quota::Datasets,
+    Quota::Webhooks,
+    Quota::Models,
+    Quota::Teams,
+    Quota::Apps,
+    Quota::Members,
+    Quota::Evals,
+    Quota::EvalRuns,
+    Quota::Skills,
+];
 
 /// Counts what organization `$1` has, of keys what is valid at the time `$2`. None for what the log database has.
 fn count_sql(quota: Quota) -> Option<&'static str> {
@@ -24,6 +36,12 @@ fn count_sql(quota: Quota) -> Option<&'static str> {
         Quota::Datasets => "SELECT COUNT(*) AS n FROM datasets WHERE org_id = $1",
         Quota::Webhooks => "SELECT COUNT(*) AS n FROM webhooks WHERE org_id = $1",
         Quota::Models => "SELECT COUNT(*) AS n FROM models WHERE org_id = $1",
+        Quota::Teams => "SELECT COUNT(*) AS n FROM teams WHERE org_id = $1",
+        Quota::Apps => "SELECT COUNT(*) AS n FROM apps WHERE org_id = $1",
+        Quota::Members => "SELECT COUNT(*) AS n FROM memberships WHERE org_id = $1",
+        Quota::Evals => "SELECT COUNT(*) AS n FROM evals WHERE org_id = $1",
+        Quota::EvalRuns => "SELECT COUNT(*) AS n FROM eval_runs WHERE org_id = $1",
+        Quota::Skills => "SELECT COUNT(*) AS n FROM skills WHERE org_id = $1",
         Quota::Exports | Quota::RowsPerDay | Quota::BodyBytesPerDay => return None,
     })
 }

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway_core::access::Plan;
-use gateway_core::ids::OrgId;
-use gateway_core::quotas::Quota;
+use gateway_core::ids::{OrgId, UserId};
+use gateway_core::quotas::{MAX_VERSIONS, Quota};
 use gateway_core::time::Timestamp;
-use gateway_store::{StoreError, Tx, orgs, quotas};
+use gateway_store::{StoreError, Tx, accounts, members, orgs, quotas};
 
 use crate::auth::CachedOrg;
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
 
+/// The name of the limit on organizations of one account.
+pub const ORGS: &str = "orgs";
 /// How long a count is shown again. Checks never use it.
 const KEPT: Duration = Duration::from_secs(1);
 const MAX_KEPT: usize = 10_000;
@@ -36,6 +38,34 @@ pub fn exceeded(plan: Plan, quota: Quota, limit: u64) -> Problem {
              the operator for a higher quota"
         ),
     )
+}
+
+/// Checks that a prompt, skill, dataset or named model may have this version.
+pub fn check_version(what: &str, version: i64) -> ApiResult<()> {
+    if version <= MAX_VERSIONS {
+        return Ok(());
+    }
+    let message = format!(
+        "the {what} has all {MAX_VERSIONS} versions that one may have; create another one, or delete this one and create \
+         it again"
+    );
+    Err(Problem::quota_exceeded(("versions", MAX_VERSIONS.unsigned_abs()), message))
+}
+
+/// Checks that a person may own one more organization. The account is locked until the transaction ends, so that
+/// concurrent requests do not exceed the limit.
+pub async fn check_orgs_of(services: &Services, tx: &mut Tx, user: UserId) -> ApiResult<()> {
+    let Some(limit) = services.config.orgs_per_user else { return Ok(()) };
+    accounts::lock(tx, user).await?;
+    let owned = members::count_owned(tx, user).await?.unsigned_abs();
+    if owned < limit {
+        return Ok(());
+    }
+    let message = format!(
+        "this account owns all {limit} organizations that one account may own; delete one, or ask the operator for a \
+         higher limit"
+    );
+    Err(Problem::quota_exceeded((ORGS, limit), message))
 }
 
 /// How much of their quotas organizations use.

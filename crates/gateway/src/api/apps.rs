@@ -4,6 +4,7 @@ use axum::extract::State;
 use gateway_core::accounts::check_name;
 use gateway_core::events::{AppEventData, Event};
 use gateway_core::ids::{AppId, OrgId, TeamId};
+use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::apps::App;
 use gateway_store::{Tx, apps, events, teams};
@@ -19,6 +20,7 @@ use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 const MAX_DESCRIPTION: usize = 4_000;
 
@@ -90,6 +92,7 @@ async fn create(
     };
     check_texts(Some(&new.name), Some(&new.description))?;
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Apps).await?;
     check_team(&mut tx, new.org_id, new.team_id).await?;
     apps::insert(&mut tx, &new).await?;
     tx.record(app.entry().target(new.id, &new.name).created(&AppView::from(new.clone())));

@@ -10,7 +10,7 @@ use gateway_core::access::{Entitlement, Plan, Role};
 use gateway_core::ids::OrgId;
 use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
-use gateway_store::orgs;
+use gateway_store::{members, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -83,9 +83,12 @@ struct EntitlementsResponse {
     role: Role,
     entitlements: Vec<Entitlement>,
     rate_limit: RateLimit,
-    /// How much of each quota the organization uses: `keys`, `providers`, `prompts`, `datasets`, `webhooks`, `exports`,
-    /// and of today (UTC) `rows_per_day` and `body_bytes_per_day`. Null while the database is unavailable.
+    /// How much of each quota the organization uses: `keys`, `providers`, `models`, `prompts`, `datasets`, `evals`,
+    /// `eval_runs`, `skills`, `webhooks`, `exports`, `teams`, `apps`, `members`, and of today (UTC) `rows_per_day` and
+    /// `body_bytes_per_day`. Null while the database is unavailable.
     quotas: Option<BTreeMap<&'static str, QuotaView>>,
+    /// How many organizations the caller's account owns. Null for API keys, and while the database is unavailable.
+    owned_orgs: Option<QuotaView>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -107,8 +110,14 @@ async fn entitlements(State(app): AppState, caller: Caller<Viewer>) -> Json<Enti
         (quota.as_str(), QuotaView { limit: app.services.config.quotas.limit(plan, *quota), used: *used })
     };
     let quotas = app.quotas.of(caller.org.id).await.ok().map(|used| used.iter().map(view).collect());
+    let owned = match &caller.principal {
+        Principal::User { id, .. } => members::owned_by(&app.services.db, *id).await.ok(),
+        Principal::Key(_) | Principal::Org => None,
+    };
+    let limit = app.services.config.orgs_per_user;
     Json(EntitlementsResponse {
         quotas,
+        owned_orgs: owned.map(|owned| QuotaView { limit, used: owned.unsigned_abs() }),
         org_id: caller.org.id,
         plan,
         role: caller.role,

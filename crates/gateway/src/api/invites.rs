@@ -6,6 +6,7 @@ use gateway_core::access::Role;
 use gateway_core::accounts::normalise_email;
 use gateway_core::events::{Event, UserEventData};
 use gateway_core::ids::{InviteId, UserId};
+use gateway_core::quotas::Quota;
 use gateway_core::time::{DAY, Timestamp};
 use gateway_store::invites::Invite;
 use gateway_store::{Tx, accounts, events, invites, members, orgs};
@@ -26,6 +27,7 @@ use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 const INVITE_LIFETIME: i64 = 7 * DAY;
 /// Open invitations of an organization.
@@ -117,6 +119,7 @@ pub(super) async fn add(
     let mut tx = app.services.db.begin().await?;
     // Concurrent invitations of one address, and the limit on their number, take turns.
     orgs::lock_for_update(&mut tx, org).await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Members).await?;
     if members::has_email(&mut tx, org, &invite.email).await? {
         return Err(Problem::conflict("the user is already a member of this organization"));
     }

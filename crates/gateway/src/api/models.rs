@@ -243,6 +243,7 @@ async fn update(
     let found = found.ok_or_else(Problem::not_found)?;
     let mut tx = app.services.db.begin().await?;
     let before = store::next_version(&mut tx, org, found.id).await?.ok_or_else(Problem::not_found)?;
+    quotas::check_version("model", before.version + 1)?;
     let model = StoredModel {
         version: before.version + 1,
         definition,

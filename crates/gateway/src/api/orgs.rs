@@ -32,6 +32,7 @@ use crate::cluster::invalidation::{self, Invalidation};
 use crate::config::PlanChanges;
 use crate::jobs::purge_orgs;
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 const MAX_AUDITORS: usize = 100;
 /// The default provider that is chosen by the model.
@@ -87,6 +88,7 @@ async fn create(
     let slug = request.slug.unwrap_or_else(|| generate_slug(&app, &request.name));
     let org = new_org(&app, slug, Some(request.name))?;
     let mut tx = app.services.db.begin().await?;
+    quotas::check_orgs_of(&app.services, &mut tx, person.id).await?;
     insert_org(&app, &mut tx, &org).await.map_err(Problem::on_duplicate("this slug is already taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
     let created = OrgView::from((org.clone(), Role::Owner));

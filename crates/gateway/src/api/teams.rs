@@ -4,6 +4,7 @@ use axum::extract::State;
 use gateway_core::access::Role;
 use gateway_core::accounts::check_name;
 use gateway_core::ids::{OrgId, TeamId, UserId};
+use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::teams::{Team, TeamMember};
 use gateway_store::{Tx, orgs, teams};
@@ -20,6 +21,7 @@ use super::response::{Created, Deleted, Json};
 use crate::app::App;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 const MAX_MEMBERS: usize = 1_000;
 
@@ -90,6 +92,7 @@ async fn create(
     check_name(&request.name).map_err(|why| Problem::field("name", why))?;
     let (org, id) = (caller.org.id, app.services.ids.new_id());
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Teams).await?;
     teams::insert(&mut tx, org, id, &request.name, app.services.clock.now()).await?;
     set_members(&mut tx, org, id, request.member_ids.as_deref()).await?;
     let created = json!({"name": request.name, "member_ids": request.member_ids});

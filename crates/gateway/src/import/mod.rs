@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::problem::{ApiResult, Problem};
-use crate::quotas::exceeded;
+use crate::quotas::{check_version, exceeded};
 use crate::vault::Vault;
 
 /// Names that a message about conflicts shows.
@@ -244,6 +244,7 @@ impl Importer<'_> {
         let before =
             models_store::next_version(tx, self.org, found.id).await?.ok_or_else(Problem::not_found)?;
         let version = before.version + 1;
+        check_version("model", version)?;
         let model = StoredModel { version, definition, created_by, updated_at: self.now, ..before };
         Ok(models_store::insert_version(tx, &model).await?)
     }

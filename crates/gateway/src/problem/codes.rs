@@ -186,7 +186,7 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode {
         code: "quota_exceeded",
         statuses: &[403],
-        cause: "The organization has as many of these as its plan allows. `quota` and `limit` name it.",
+        cause: "The organization, or the account, has as many of these as it may. `quota` and `limit` name it.",
         remedy: "Delete some, or ask the operator for a higher quota ([configuration](configuration.md)).",
     },
     ErrorCode {

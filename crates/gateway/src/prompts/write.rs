@@ -92,6 +92,7 @@ impl Prompts {
             problem.extra.insert("current_version".into(), current.into());
             return Err(problem);
         }
+        quotas::check_version("prompt", version)?;
         let new = NewVersion { version, content: &content, created_by: Some(&actor), created_at: now };
         store::insert_version(&mut tx, id, &new).await?;
         let labels = store::labels_of(&mut tx, id).await?;

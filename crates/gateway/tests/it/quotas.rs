@@ -4,14 +4,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use gateway_core::logs::{LogRow, LogSource};
+use gateway_core::quotas::MAX_VERSIONS;
 use gateway_core::time::DAY;
 use gateway_store::logs::{self, BatchLimits, DayQuota, LineLimits};
 use gateway_store::testing::{count, execute};
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::log_rows::{row, with};
-use crate::support::{Account, TestApp};
+use crate::support::skills::fields;
+use crate::support::{Account, TestApp, TestRequest};
 
 const SMALL: [(&str, &str); 1] = [(
     "GATEWAY_QUOTAS",
@@ -92,6 +95,119 @@ on_both!(webhooks_and_exports_have_quotas, SMALL, |app| async move {
     assert_eq!(quotas["webhooks"], json!({"limit": 3, "used": 3}));
     assert_eq!(quotas["exports"], json!({"limit": 3, "used": 3}));
     assert_eq!(quotas["keys"], json!({"limit": 100_000, "used": 1}));
+});
+
+const JUDGED: [(&str, &str); 1] = [(
+    "GATEWAY_QUOTAS",
+    "enterprise.teams=3, enterprise.apps=3, enterprise.members=3, enterprise.evals=3, enterprise.eval_runs=3, \
+     enterprise.skills=3",
+)];
+
+on_both!(teams_applications_evals_runs_and_skills_have_quotas, JUDGED, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let named = |number: usize| json!({"name": format!("n{number}")});
+    let eval =
+        |number: usize| json!({"name": format!("e{number}"), "type": "static", "evaluator": "status_ok"});
+    for (path, quota) in [("teams", "teams"), ("apps", "apps")] {
+        let path = format!("/api/v1/orgs/{}/{path}", ada.org_id);
+        assert_eq!(create_ten(&app, &ada, (&path, quota), named).await, 3, "{quota}");
+    }
+    assert_eq!(create_ten(&app, &ada, ("/api/v1/evals", "evals"), eval).await, 3);
+    let skill = |number: usize| fields(&format!("skill-{number}"));
+    assert_eq!(create_ten(&app, &ada, ("/api/v1/skills", "skills"), skill).await, 3);
+    let id: i64 = chat(&app, &ada, "hello").await.parse().unwrap();
+    let evals = app.get("/api/v1/evals").bearer(&ada.token).send().await.expect(200);
+    let run = format!("/api/v1/evals/{}/run", evals["evals"][0]["id"]);
+    let run = || app.post(&run, json!({"log_ids": [id]})).bearer(&ada.token).send();
+    for _ in 0..3 {
+        run().await.expect(202);
+    }
+    assert_eq!(run().await.expect_error(403, "quota_exceeded")["quota"], "eval_runs");
+    // Two more join; the fourth member is not invited.
+    for _ in 0..2 {
+        app.join(&ada, "member").await;
+    }
+    let members = format!("/api/v1/orgs/{}/members", ada.org_id);
+    let invite = app.post(&members, json!({"email": "late@example.com"})).bearer(&ada.token).send().await;
+    assert_eq!(invite.expect_error(403, "quota_exceeded")["quota"], "members");
+    let quotas = quotas(&app, &ada).await;
+    for quota in ["teams", "apps", "members", "evals", "eval_runs", "skills"] {
+        assert_eq!(quotas[quota], json!({"limit": 3, "used": 3}), "{quota}");
+    }
+});
+
+on_both!(a_thing_has_so_many_versions_at_most, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let send =
+        |method: Method, path: &str, body: Value| app.call(method, path).json(body).bearer(&ada.token).send();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let prompt = json!({"namespace": "a", "slug": "p", "content": "Hi."});
+    send(Method::POST, "/api/v1/prompts", prompt).await.expect(201);
+    let models = format!("/api/v1/orgs/{}/models", ada.org_id);
+    let targets = json!([{"provider": "openai", "model": "x"}]);
+    send(Method::POST, &models, json!({"name": "m", "targets": targets})).await.expect(201);
+    let skill = text(&app.skill(&ada, fields("skill")).await["id"]);
+    let dataset = text(&send(Method::POST, "/api/v1/datasets", json!({"name": "d"})).await.expect(201)["id"]);
+    let db = &app.app.services.db;
+    let set_latest = async |version: i64| {
+        for (table, column) in [
+            ("prompts", "version"),
+            ("models", "version"),
+            ("model_versions", "version"),
+            ("skills", "version"),
+            ("skill_versions", "version"),
+            ("datasets", "current_version"),
+        ] {
+            let changed = execute(db, &format!("UPDATE {table} SET {column} = {version}")).await.unwrap();
+            assert_eq!(changed, 1, "{table}");
+        }
+    };
+    let next = [
+        (Method::PUT, "/api/v1/prompts/a/p".to_owned(), json!({"content": "Hello."})),
+        (Method::PUT, format!("{models}/m"), json!({"targets": targets})),
+        (Method::PUT, format!("/api/v1/skills/{skill}"), json!({"body": "# Other"})),
+        (Method::POST, format!("/api/v1/datasets/{dataset}/versions"), json!({})),
+    ];
+    set_latest(MAX_VERSIONS).await;
+    for (method, path, body) in &next {
+        let problem = send(method.clone(), path, body.clone()).await.expect_error(403, "quota_exceeded");
+        assert_eq!(
+            (&problem["quota"], &problem["limit"]),
+            (&json!("versions"), &json!(MAX_VERSIONS)),
+            "{path}"
+        );
+    }
+    set_latest(MAX_VERSIONS - 1).await;
+    for (method, path, body) in &next {
+        let answer = send(method.clone(), path, body.clone()).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text());
+    }
+});
+
+on_both!(an_account_owns_so_many_organizations, [("GATEWAY_ORGS_PER_USER", "3")], |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("other").await);
+    let create =
+        |of: &Account, name: String| app.post("/api/v1/orgs", json!({"name": name})).bearer(&of.token).send();
+    let answers = join_all((0..10).map(|number| create(&ada, format!("n{number}")))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 2);
+    for refused in answers.iter().filter(|answer| answer.status != 201) {
+        let problem = refused.expect_error(403, "quota_exceeded");
+        assert_eq!((&problem["quota"], &problem["limit"]), (&json!("orgs"), &json!(3)), "{problem}");
+    }
+    let entitlements = |call: TestRequest| async move { call.send().await.expect(200)["owned_orgs"].take() };
+    let path = "/api/v1/auth/entitlements";
+    assert_eq!(entitlements(app.get(path).bearer(&ada.token)).await, json!({"limit": 3, "used": 3}));
+    assert_eq!(entitlements(app.get(path).key(&ada.api_key)).await, Value::Null);
+    // Organizations of others, of which the account is a member, do not count; neither do deleted ones.
+    app.accept(&ada, &eve, "admin").await;
+    create(&eve, "hers".into()).await.expect(201);
+    let org = answers.iter().find(|answer| answer.status == 201).unwrap().json();
+    let switched =
+        app.post("/api/v1/auth/switch-org", json!({"org_id": org["id"]})).bearer(&ada.token).send();
+    let token = switched.await.expect(200)["token"].as_str().unwrap().to_owned();
+    let deleted = app.delete(&format!("/api/v1/orgs/{}", org["id"].as_str().unwrap())).bearer(&token).send();
+    assert!(deleted.await.status.is_success());
+    create(&ada, "again".into()).await.expect(201);
 });
 
 /// A call to the sandbox; it must succeed whatever the quota is.

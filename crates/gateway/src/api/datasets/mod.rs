@@ -237,6 +237,7 @@ async fn freeze(
     let mut tx = app.services.db.begin().await?;
     let dataset =
         datasets::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
+    quotas::check_version("dataset", dataset.current_version + 1)?;
     let version = datasets::freeze(&mut tx, &dataset, note.as_deref(), &caller.actor(), now).await?;
     let (from, to) = (json!({"version": dataset.current_version}), json!({"version": version.version}));
     tx.record(app.entry().named(&dataset.name).changed(&from, &to));

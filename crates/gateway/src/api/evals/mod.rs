@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use gateway_core::accounts::check_name;
 use gateway_core::evaluators::{ConfigError, EvaluatorKind, catalogue};
+use gateway_core::quotas::Quota;
 use gateway_store::evals::{self, Eval};
 use gateway_store::partial_deletion::Doomed;
 use http::HeaderValue;
@@ -30,6 +31,7 @@ use crate::cluster::invalidation::{self, Invalidation};
 use crate::compute::WaitLimits;
 use crate::evals::{self as judging, EvalDefinition};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 pub(super) use runs::check_may_run;
 use view::{EvalView, ResultView};
 
@@ -145,6 +147,7 @@ async fn create(
         updated_at: now,
     };
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Evals).await?;
     evals::insert(&mut tx, &eval).await?;
     let created = EvalView::from(eval.clone());
     tx.record(app.entry().target(eval.id, &eval.name).created(&created));

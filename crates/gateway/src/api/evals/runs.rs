@@ -3,6 +3,7 @@
 use axum::extract::State;
 use gateway_core::ids::DatasetId;
 use gateway_core::logs::{LogRow, LogSource, PromptVersionRef};
+use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, RunStatus, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
@@ -28,6 +29,7 @@ use crate::jobs::live_evals::is_trace;
 use crate::jobs::run_eval::RunEval;
 use crate::jobs::{self, Queued};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 /// Unfinished runs of one organization.
 const MAX_UNFINISHED: i64 = 100;
@@ -124,6 +126,7 @@ pub(super) async fn start_run(
             "the organization already has {MAX_UNFINISHED} unfinished runs; wait until some finish"
         )));
     }
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::EvalRuns).await?;
     let run = NewRun {
         id,
         org,

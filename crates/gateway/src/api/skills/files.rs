@@ -25,6 +25,7 @@ use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::api::response::Json;
 use crate::app::App;
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 /// The path of a file below its skill, which may have several segments.
 pub(super) struct FilePath(pub String);
@@ -165,6 +166,7 @@ async fn save(
 ) -> ApiResult<Json<SkillView>> {
     let (id, version) = (skill.id, skill.version + 1);
     let now = app.services.clock.now();
+    quotas::check_version("skill", skill.version + 1)?;
     match skills::update(&mut tx, skill, (&skill.source, files), &caller.actor(), now).await {
         Ok(true) => {}
         Ok(false) | Err(StoreError::Duplicate) => return Err(super::duplicate_name(&skill.source.name)),

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
+use gateway_core::quotas::Quota;
 use gateway_core::skills::files::FileList;
 use gateway_core::skills::{SkillChange, SkillSource};
 use gateway_store::skills::{self, NewSkill, SkillFilter};
@@ -22,6 +23,7 @@ use crate::app::App;
 use crate::auth::Identity;
 use crate::jobs::judge_skill;
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 #[derive(Deserialize, JsonSchema)]
 pub struct ListParams {
@@ -90,6 +92,7 @@ pub async fn create(
     let now = app.services.clock.now();
     let new = NewSkill { id, source: &source, files: &files, adopted: None, by: &by, now };
     let mut tx = app.services.db.begin().await?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Skills).await?;
     if !skills::insert(&mut tx, caller.org.id, &new).await? {
         return Err(duplicate_name(&source.name));
     }
@@ -145,6 +148,7 @@ pub async fn update(
     if source == skill.source {
         return Ok(Json(skill.into()));
     }
+    quotas::check_version("skill", skill.version + 1)?;
     let content = (&source, &skill.files);
     let updated = skills::update(&mut tx, &skill, content, &caller.actor(), app.services.clock.now()).await;
     // A concurrent request may have taken the name after the check.

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use gateway_core::ids::SkillId;
+use gateway_core::quotas::Quota;
 use gateway_core::skills::{SkillChange, adoption};
 use gateway_store::skills::{self, NewSkill, ShelfFilter, ShelfSort};
 use http::StatusCode;
@@ -19,6 +20,7 @@ use crate::api::extract::{PagedQuery, PathParam};
 use crate::api::page;
 use crate::api::response::{Created, Json};
 use crate::problem::{ApiResult, Problem};
+use crate::quotas;
 
 #[derive(Deserialize, JsonSchema)]
 pub struct ShelfParams {
@@ -103,6 +105,7 @@ pub async fn adopt(
     let (new_id, now, by) = (app.services.ids.new_id(), app.services.clock.now(), caller.actor());
     let mut tx = app.services.db.begin().await?;
     let origin = skills::record_adoption(&mut tx, id).await?.ok_or_else(Problem::not_found)?;
+    quotas::check(&app.services, &mut tx, &caller.org, Quota::Skills).await?;
     let base = &origin.source.name;
     for name in adoption::candidate_names(base) {
         let source = if name == *base {
