@@ -1,16 +1,18 @@
 //! Gathers rows of several segments for one transaction. Each worker thread has a segment of its own: with a transaction
 //! for each, readers would wait for as many transactions as there are threads.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use gateway_core::ids::OrgId;
 use gateway_core::logs::LogRow;
 use gateway_store::faults::DiskCall;
 
 use super::barrier::Pass;
 use super::pacing::Pace;
-use super::spool::{RecentRows, Records, SegmentFile};
+use super::spool::{RecentRows, Records, SegmentFile, body_bytes};
 use super::writer::{DrainError, LogWriter, Progress, blocking, read_some};
 
 /// Rows in one transaction, except at the yielding pace.
@@ -26,6 +28,8 @@ pub(super) struct Gathered {
     bytes: u64,
     /// Each segment with the offset behind its rows.
     ends: Vec<(PathBuf, u64)>,
+    /// Bytes of bodies by organization.
+    bodies: HashMap<OrgId, u64>,
 }
 
 /// What a segment has behind the rows that were read.
@@ -86,6 +90,11 @@ impl LogWriter {
             let quarantine = move || spool.set_aside.quarantine(&record, "this version cannot read it");
             blocking(quarantine).await?;
         }
+        if self.spool.is_of_this_process(&segment.path) {
+            for row in &found.rows {
+                *gathered.bodies.entry(row.org_id).or_default() += body_bytes(row);
+            }
+        }
         found.rows.retain(|row| !progress.stored_early.remove(&row.id));
         gathered.add(&segment.path, offset + found.length, found);
         Ok(Next::Rows)
@@ -103,7 +112,7 @@ impl LogWriter {
         gathered: &mut Gathered,
         pass: Pass,
     ) -> Result<(), DrainError> {
-        let Gathered { mut rows, bytes, ends } = std::mem::take(gathered);
+        let Gathered { mut rows, bytes, ends, bodies } = std::mem::take(gathered);
         let (pace, batch_rows) = (self.pace(progress, pass), self.batch_rows(progress, pass));
         while !rows.is_empty() {
             let left = rows.split_off(rows.len().min(batch_rows));
@@ -115,6 +124,9 @@ impl LogWriter {
             }
         }
         self.spool.mark_stored(bytes);
+        for (org, bytes) in bodies {
+            self.spool.mark_bodies_stored(org, bytes);
+        }
         progress.offsets.extend(ends);
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod damage;
 mod marker;
+mod org_bytes;
 mod recent;
 mod record;
 mod set_aside;
@@ -16,12 +17,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gateway_core::fair_share::{ShareRule, Use};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LogRow};
 use gateway_store::faults::{DiskCall, Faults};
 
 use super::barrier::ReadBarrier;
 use marker::Marker;
+use org_bytes::OrgBytes;
+pub use org_bytes::body_bytes;
 use recent::RecentBuffer;
 pub use recent::RecentRows;
 pub use record::{Records, read_records};
@@ -50,8 +54,12 @@ pub struct Spool {
     /// The latest rows of each lane. Requests use `try_lock`, because the writer may hold these locks.
     recent: Vec<Mutex<RecentBuffer>>,
     next_segment: AtomicU64,
+    /// The first segment of this process.
+    first_segment: u64,
     /// Bytes on disk that are not stored yet.
     pending_bytes: AtomicU64,
+    /// Of bodies that this process appended, by organization.
+    org_bytes: OrgBytes,
     /// Rows that the disk rejected, and their number.
     unspooled: Mutex<VecDeque<LogRow>>,
     unspooled_rows: AtomicUsize,
@@ -95,7 +103,8 @@ pub struct SegmentFile {
 }
 
 impl Spool {
-    /// Above `limit` bytes bodies are shed, above twice the limit whole rows.
+    /// Above `limit` bytes bodies are shed, above twice the limit whole rows. Below it, bodies of an organization that has
+    /// more than its share of the spool are shed.
     pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let lock = File::create(directory.join("lock"))?;
@@ -119,7 +128,9 @@ impl Spool {
             open_segments: (0..lanes).map(|_| AtomicU64::new(NO_SEGMENT)).collect(),
             recent: (0..lanes).map(|_| recent()).collect(),
             next_segment: AtomicU64::new(next_segment),
+            first_segment: next_segment,
             pending_bytes: AtomicU64::new(pending_bytes),
+            org_bytes: OrgBytes::new(),
             unspooled: Mutex::default(),
             unspooled_rows: AtomicUsize::new(0),
             is_writable: AtomicBool::new(true),
@@ -138,16 +149,23 @@ impl Spool {
             self.shed_rows.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if pending > self.limit {
+        if !self.has_room_for_bodies(&row, pending) {
             self.shed(&mut row);
         }
         let (number, org) = (lane % self.lanes.len(), row.org_id);
         let mut lane = self.lanes[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = body_bytes(&row);
+        // Before the writer can read the row.
+        self.org_bytes.add(org, bytes);
         let mut written = self.write(number, &mut lane, &row);
-        if written.is_err() && (!row.request.is_empty() || !row.response.is_empty()) {
+        if written.is_err() && bytes > 0 {
             // A disk that is nearly full may still accept the row without its bodies.
             self.shed(&mut row);
             written = self.write(number, &mut lane, &row);
+        }
+        let kept = if written.is_ok() { body_bytes(&row) } else { 0 };
+        if kept < bytes {
+            self.org_bytes.subtract(org, bytes - kept);
         }
         let is_in_memory = match written {
             Ok(span) => {
@@ -172,6 +190,13 @@ impl Spool {
         self.barrier.appended(number, org, is_in_memory);
     }
 
+    /// What waits of an organization must not cost others their bodies.
+    fn has_room_for_bodies(&self, row: &LogRow, pending: u64) -> bool {
+        let bytes = body_bytes(row);
+        let current = Use { total: self.limit, used: pending, own: self.org_bytes.of(row.org_id) };
+        bytes == 0 || ShareRule::SPOOLED_BODIES.admits(current, bytes)
+    }
+
     /// The faults that tests inject into the disk.
     pub fn faults(&self) -> &Faults {
         &self.faults
@@ -189,6 +214,9 @@ impl Spool {
     /// All rows that were appended before this moment are stored.
     pub fn set_caught_up(&self, at: Instant) {
         *self.caught_up_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        if self.backlog() == 0 {
+            self.org_bytes.clear();
+        }
     }
 
     /// For how long a row may have waited to be stored at most.
@@ -224,6 +252,16 @@ impl Spool {
         let _ = self.pending_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
             Some(pending.saturating_sub(bytes))
         });
+    }
+
+    /// Whether this process appended to the segment. Rows of earlier ones are not counted by organization.
+    pub fn is_of_this_process(&self, segment: &Path) -> bool {
+        segment_number(segment).is_some_and(|number| number >= self.first_segment)
+    }
+
+    /// Bodies of an organization are stored, or dropped.
+    pub fn mark_bodies_stored(&self, org: OrgId, bytes: u64) {
+        self.org_bytes.subtract(org, bytes);
     }
 
     /// Takes the rows of a segment that are still in memory, from an offset on. `limits`: rows, and their bytes in the

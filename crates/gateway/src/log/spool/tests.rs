@@ -210,6 +210,46 @@ fn above_the_limit_bodies_are_shed_first_and_rows_last() {
 }
 
 #[test]
+fn the_bodies_of_an_organization_with_most_of_the_spool_are_shed_first() {
+    let (directory, spool) = spool(100_000);
+    let [flooding, other] = [1, 2].map(|number| OrgId(uuid::Uuid::from_u128(number)));
+    let append = |org, id: i64, length: usize| {
+        spool.append(0, LogRow { org_id: org, ..row(id, &"x".repeat(length)) });
+    };
+    (0..60).for_each(|id| append(flooding, id, 1_000));
+    (60..65).for_each(|id| append(other, id, 500));
+    assert!(spool.backlog() < spool.limit(), "the spool is not full");
+    let rows = everything(directory.path());
+    let with_bodies = |org| {
+        let of_org = rows.iter().filter(|row| row.org_id == org);
+        of_org.filter(|row| row.request_stored == BodyStorage::Full).map(body_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(with_bodies(other).len(), 5);
+    let kept: u64 = with_bodies(flooding).iter().sum();
+    assert!((50_000..75_000).contains(&kept), "{kept}");
+    assert_eq!(spool.shed_bodies.load(Ordering::Relaxed), 60 - with_bodies(flooding).len() as u64);
+    // What is stored makes room.
+    spool.mark_stored(kept);
+    spool.mark_bodies_stored(flooding, kept);
+    append(flooding, 65, 1_000);
+    assert_eq!(everything(directory.path()).last().unwrap().request_stored, BodyStorage::Full);
+}
+
+#[test]
+fn bodies_that_the_disk_rejects_do_not_count() {
+    let (directory, spool) = spool(1 << 20);
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    spool.append(0, row(1, "x"));
+    assert_eq!(spool.org_bytes.of(row(1, "x").org_id), 0);
+    std::fs::create_dir_all(directory.path()).unwrap();
+    assert_eq!(spool.respool(vec![row(1, "x")]), Ok(()));
+    assert_eq!(spool.org_bytes.of(row(1, "x").org_id), body_bytes(&row(1, "x")));
+    spool.mark_stored(spool.backlog());
+    spool.set_caught_up(Instant::now());
+    assert_eq!(spool.org_bytes.of(row(1, "x").org_id), 0);
+}
+
+#[test]
 fn segments_of_an_earlier_run_are_closed() {
     let (directory, first) = spool(1 << 20);
     first.append(0, row(1, "x"));

@@ -1,0 +1,91 @@
+//! How many bytes of bodies each organization has in the spool. Every request adds to it, so there is no lock and no
+//! entry for each organization: a count is the lesser of two, which few organizations share by chance.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gateway_core::ids::OrgId;
+use gateway_core::logs::LogRow;
+
+/// Two organizations share both counts with a chance of one in 16 million.
+const COUNTS: usize = 1 << 12;
+const COUNT_BITS: u32 = COUNTS.trailing_zeros();
+
+pub struct OrgBytes {
+    tables: [Box<[AtomicU64]>; 2],
+    /// In sum. Rows that are damaged are never subtracted.
+    total: AtomicU64,
+}
+
+impl OrgBytes {
+    pub fn new() -> Self {
+        let table = || (0..COUNTS).map(|_| AtomicU64::new(0)).collect();
+        Self { tables: [table(), table()], total: AtomicU64::new(0) }
+    }
+
+    pub fn of(&self, org: OrgId) -> u64 {
+        self.counts(org).map(|count| count.load(Ordering::Relaxed)).into_iter().min().unwrap_or(0)
+    }
+
+    pub fn add(&self, org: OrgId, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        for count in self.counts(org) {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub fn subtract(&self, org: OrgId, bytes: u64) {
+        for count in [&self.total].into_iter().chain(self.counts(org)) {
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                Some(count.saturating_sub(bytes))
+            });
+        }
+    }
+
+    /// The spool is empty.
+    pub fn clear(&self) {
+        if self.total.swap(0, Ordering::Relaxed) > 0 {
+            for count in self.tables.iter().flatten() {
+                count.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The random bits of an id are its last ones.
+    fn counts(&self, org: OrgId) -> [&AtomicU64; 2] {
+        let bits = org.0.as_u128();
+        let index = |shift: u32| usize::try_from((bits >> shift) % COUNTS as u128).unwrap_or_default();
+        let [first, second] = &self.tables;
+        [&first[index(0)], &second[index(COUNT_BITS)]]
+    }
+}
+
+/// What a row counts for.
+pub fn body_bytes(row: &LogRow) -> u64 {
+    (row.request.len() + row.response.len()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn organizations_with_a_count_in_common_are_told_apart_by_the_other() {
+        let bytes = OrgBytes::new();
+        let org = |number: u128| OrgId(uuid::Uuid::from_u128(number));
+        // The same first count, and the same second one.
+        let [one, two, three] = [5, 5 | (1 << COUNT_BITS), 6].map(org);
+        bytes.add(one, 100);
+        assert_eq!([one, two, three].map(|org| bytes.of(org)), [100, 0, 0]);
+        bytes.add(two, 30);
+        assert_eq!([one, two, three].map(|org| bytes.of(org)), [100, 30, 0]);
+        bytes.subtract(one, 60);
+        assert_eq!([one, two].map(|org| bytes.of(org)), [40, 30]);
+        bytes.subtract(two, 30);
+        assert_eq!([one, two].map(|org| bytes.of(org)), [40, 0]);
+        bytes.clear();
+        assert_eq!(bytes.of(one), 0, "what a damaged row left");
+    }
+}
