@@ -38,6 +38,7 @@ mod playground;
 mod prompts;
 mod providers;
 mod query;
+mod ready_events;
 mod replays;
 mod response;
 mod row_selection;

@@ -12,10 +12,12 @@ use gateway_core::time::Timestamp;
 use gateway_store::StoreError;
 use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::logs::{self, LogEntry, LogFilter};
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 use tokio::time::Instant;
 
+use crate::memory::Reservation;
 use crate::services::Services;
 
 /// Streams that an organization may have open on a node.
@@ -26,6 +28,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const PAGE_BATCHES: i64 = 4;
 /// Events that a stream may lag behind before it has to read from the store.
 const MAX_LAG: usize = 1_024;
+/// What may wait for the streams of an organization, besides what each has ready to send. Beyond it they read from the store.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// A row without bodies and metadata.
+const ROW_BYTES: usize = 2 << 10;
+/// A remembered id.
+const ID_BYTES: usize = 32;
 /// Number of ids of broadcast rows that are kept, so that they are not read from the store as well.
 const MAX_REMEMBERED_IDS: usize = 32_768;
 
@@ -44,12 +52,19 @@ pub enum StoredRow {
 
 impl StoredRow {
     pub fn of(row: &LogRow) -> Self {
-        if row.request.len() + row.response.len() > MAX_LIVE_BODIES {
+        if row_bytes(row) > ROW_BYTES + MAX_LIVE_BODIES {
             Self::Large(row.org_id)
         } else {
             Self::Small(Arc::new(row.clone()))
         }
     }
+}
+
+/// About what a row takes.
+fn row_bytes(row: &LogRow) -> usize {
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    let metadata: usize = row.metadata.iter().map(|(name, value)| name.len() + text(value)).sum();
+    ROW_BYTES + row.request.len() + row.response.len() + metadata
 }
 
 /// What a stream is told.
@@ -59,6 +74,8 @@ pub enum TailEvent {
     Live(Arc<LogRow>),
     /// Rows that were found in the store.
     Stored(Arc<Vec<LogEntry>>),
+    /// Too much waits for the streams: the next rows have to be read from the store.
+    Missed,
     /// All rows of the batches up to this one were sent before.
     Polled(i64),
     /// Rows since this time may be missing, because the list of batches does not reach back far enough.
@@ -99,6 +116,7 @@ impl LogTails {
         let last_batch = logs::last_batch(&services.logs).await?;
         let (events, new) = self.take_place(live, org)?;
         if let Some((sender, live_rows)) = new {
+            let account = services.memory.account(org);
             let tail = OrgTail {
                 tails: Arc::clone(self),
                 services: Arc::clone(services),
@@ -107,7 +125,9 @@ impl LogTails {
                 live_rows,
                 last_batch,
                 last_poll: services.clock.now(),
-                known: RecentIds::default(),
+                known: RecentIds::new(account.open()),
+                queued: VecDeque::new(),
+                memory: account.open(),
             };
             services.tasks.spawn(on_behalf_of(org, tail.run()));
         }
@@ -159,6 +179,9 @@ struct OrgTail {
     last_batch: i64,
     last_poll: Timestamp,
     known: RecentIds,
+    /// What the latest events take. Those that all streams have received are removed before the next one is sent.
+    queued: VecDeque<usize>,
+    memory: Reservation,
 }
 
 impl OrgTail {
@@ -170,8 +193,12 @@ impl OrgTail {
                 () = services.tasks.stopping() => return,
                 row = self.live_rows.recv() => match row {
                     Ok(StoredRow::Small(row)) if row.org_id == self.org => {
-                        self.known.insert(row.id);
-                        self.send(TailEvent::Live(row));
+                        let (id, bytes) = (row.id, row_bytes(&row));
+                        if self.send(TailEvent::Live(row), bytes) {
+                            self.known.insert(id);
+                        } else {
+                            next_poll = next_poll.min(Instant::now() + SOON);
+                        }
                         continue;
                     }
                     Ok(StoredRow::Large(org)) if org == self.org => {
@@ -196,12 +223,13 @@ impl OrgTail {
 
     /// Sends the rows that were stored since the last poll and were not broadcast.
     async fn poll(&mut self) -> Result<(), StoreError> {
-        let logs = &self.services.logs;
+        let services = Arc::clone(&self.services);
+        let logs = &services.logs;
         let since = std::mem::replace(&mut self.last_poll, self.services.clock.now());
         loop {
             let batches = logs::batches_after(logs, self.org, self.last_batch, PAGE_BATCHES).await?;
             if batches.is_incomplete {
-                self.send(TailEvent::Incomplete(since));
+                self.send(TailEvent::Incomplete(since), 0);
             }
             let unknown: Vec<i64> = batches.ids.into_iter().filter(|id| !self.known.contains(*id)).collect();
             if !unknown.is_empty() {
@@ -209,40 +237,63 @@ impl OrgTail {
                 for id in unknown {
                     self.known.insert(id);
                 }
-                self.send(TailEvent::Stored(Arc::new(entries)));
+                let bytes = entries
+                    .iter()
+                    .map(|entry| row_bytes(&entry.row) + entry.preview.as_ref().map_or(0, String::len))
+                    .sum();
+                if !self.send(TailEvent::Stored(Arc::new(entries)), bytes) {
+                    self.send(TailEvent::Missed, 0);
+                }
             }
             let has_more = self.last_batch < batches.last;
             self.last_batch = batches.last;
             if !has_more {
-                self.send(TailEvent::Polled(self.last_batch));
+                self.send(TailEvent::Polled(self.last_batch), 0);
                 return Ok(());
             }
         }
     }
 
-    fn send(&self, event: TailEvent) {
+    /// Sends an event that takes so many bytes until all streams have received it. Returns false if too much waits.
+    fn send(&mut self, event: TailEvent, bytes: usize) -> bool {
+        // The channel drops an event when the last stream has received it.
+        let waiting = self.sender.len();
+        while self.queued.len() > waiting {
+            self.queued.pop_front();
+        }
+        let queued: usize = self.queued.iter().sum();
+        self.memory.shrink_to(queued);
+        if bytes > 0 && (queued + bytes > MAX_QUEUED_BYTES || self.memory.resize(queued + bytes).is_err()) {
+            return false;
+        }
+        self.queued.push_back(bytes);
         // An error means that the last stream has ended.
         let _ = self.sender.send(event);
+        true
     }
 }
 
 /// The latest ids, without duplicates.
-#[derive(Default)]
 pub struct RecentIds {
     ids: HashSet<i64>,
     in_order: VecDeque<i64>,
+    memory: Reservation,
 }
 
 impl RecentIds {
+    pub fn new(memory: Reservation) -> Self {
+        Self { ids: HashSet::new(), in_order: VecDeque::new(), memory }
+    }
+
     /// Forgets the oldest id if there are too many.
     pub fn insert(&mut self, id: i64) {
         if !self.ids.insert(id) {
             return;
         }
         self.in_order.push_back(id);
-        if self.in_order.len() > MAX_REMEMBERED_IDS
-            && let Some(oldest) = self.in_order.pop_front()
-        {
+        if self.in_order.len() <= MAX_REMEMBERED_IDS {
+            self.memory.charge(ID_BYTES);
+        } else if let Some(oldest) = self.in_order.pop_front() {
             self.ids.remove(&oldest);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::log::tail::StoredRow;
+use gateway::log::tail::{StoredRow, TailEvent};
 use gateway_core::logs::LogRow;
 use serde_json::Value;
 
@@ -199,4 +199,46 @@ on_both!(an_organization_has_only_so_many_streams, |app| async move {
         assert!(attempt < 100, "the closed stream still counts");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+});
+
+on_both!(what_waits_for_a_stream_is_counted_and_bounded, |app| async move {
+    let ada = app.signup("acme").await;
+    let org = ada.org_id.parse().unwrap();
+    let used = || usize::try_from(app.app.services.memory.used()).unwrap();
+    let subscribing = app.app.shares.log_tails.subscribe(&app.app.services, &app.app.proxy.tail, org);
+    let mut waiting = subscribing.await.unwrap();
+    let now = app.app.services.clock.now();
+    let rows: Vec<LogRow> = (0..600)
+        .map(|number| with(row(&ada, now.plus(number)), |row| row.request = vec![b'x'; 10 << 10]))
+        .collect();
+    // They are stored, so a stream that is told of no row finds it there.
+    arrive(&app, &rows).await;
+    let mut most = 0;
+    // Long enough for a poll of the store, whose rows would wait as well.
+    for _ in 0..100 {
+        most = most.max(used());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!((3 << 20..5 << 20).contains(&most), "{most} bytes wait");
+    let all = async {
+        let mut found = 0;
+        while found < rows.len() {
+            match waiting.events.recv().await.unwrap() {
+                TailEvent::Live(_) => found += 1,
+                TailEvent::Stored(entries) => found += entries.len(),
+                // The rest is read from the store.
+                TailEvent::Missed => return,
+                TailEvent::Polled(_) | TailEvent::Incomplete(_) => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("no row is lost");
+    drop(waiting);
+    for _ in 0..500 {
+        if used() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} bytes are still in use", used());
 });

@@ -1,6 +1,5 @@
 //! The live stream of audit entries. A stream polls the store once a second; changes are rare.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use crate::api::caller::{AppState, CredentialHeaders};
 use crate::api::extract::QueryParams;
 use crate::api::logs::LastEventId;
 use crate::api::openapi::{Operation, OperationOutput};
+use crate::api::ready_events::ReadyEvents;
 use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::Denied;
@@ -49,16 +49,8 @@ pub async fn follow(
         None => audit::head(&app.services.db, auditor.chain()).await?.map_or(0, |head| head.seq),
     };
     auditor.record_read(&app, "audit.read");
-    let follower = Follower {
-        app,
-        org: auditor.org(),
-        credentials,
-        filter,
-        after,
-        // The headers reach the client only with the first bytes of the body.
-        ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
-        _slot: slot,
-    };
+    let ready = ReadyEvents::new(app.services.memory.account(auditor.org()).open());
+    let follower = Follower { app, org: auditor.org(), credentials, filter, after, ready, _slot: slot };
     Ok(AuditEventStream(EventStream::new(futures_util::stream::unfold(
         follower,
         |mut follower| async move { follower.next().await.map(|bytes| (bytes, follower)) },
@@ -98,7 +90,7 @@ struct Follower {
     credentials: CredentialHeaders,
     filter: Filter,
     after: i64,
-    ready: VecDeque<Bytes>,
+    ready: ReadyEvents,
     _slot: Slot,
 }
 
@@ -107,7 +99,7 @@ impl Follower {
     async fn next(&mut self) -> Option<Bytes> {
         let keep_alive = Instant::now() + KEEP_ALIVE_INTERVAL;
         loop {
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(event) = self.ready.pop() {
                 return Some(event);
             }
             if self.app.services.tasks.is_stopping() || !self.is_still_authorized().await {
@@ -151,7 +143,7 @@ impl Follower {
         for stored in found {
             let seq = stored.entry.seq;
             if let Ok(data) = serde_json::to_string(&EntryView::from(stored)) {
-                self.ready.push_back(format!("event: entry\nid: {seq}\ndata: {data}\n\n").into());
+                self.ready.push(format!("event: entry\nid: {seq}\ndata: {data}\n\n"));
             }
         }
         Ok(())

@@ -2,7 +2,6 @@
 //! the new rows of all nodes. A stream itself reads the store for rows that a resuming client missed, and for a client
 //! that fell behind.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::api::caller::{AppState, CredentialHeaders, RowReader};
 use crate::api::extract::PagedQuery;
 use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::api::query;
+use crate::api::ready_events::ReadyEvents;
 use crate::api::response::EventStream;
 use crate::app::App;
 use crate::auth::RowAccess;
@@ -114,7 +114,7 @@ struct Follower {
     has_text: bool,
     tail: Receiver<TailEvent>,
     /// Events that are ready to be sent.
-    ready: VecDeque<Bytes>,
+    ready: ReadyEvents,
     sent: RecentIds,
     /// The store must be read after this id before events of the tail are awaited.
     read_after: Option<i64>,
@@ -134,6 +134,7 @@ impl Follower {
         let Subscription { events, last_batch } = subscription;
         let has_text = wanted.has_text();
         let Wanted { filter, query } = wanted;
+        let account = app.services.memory.account(org);
         Self {
             app: Arc::clone(app),
             org,
@@ -144,9 +145,8 @@ impl Follower {
             query: Arc::new(query),
             has_text,
             tail: events,
-            // The headers reach the client only with the first bytes of the body.
-            ready: VecDeque::from([Bytes::from_static(b": following\n\n")]),
-            sent: RecentIds::default(),
+            ready: ReadyEvents::new(account.open()),
+            sent: RecentIds::new(account.open()),
             read_after: None,
             is_replay: false,
             read_these: Vec::new(),
@@ -170,7 +170,7 @@ impl Follower {
             if self.app.services.tasks.is_stopping() || !self.is_still_authorized().await {
                 return None;
             }
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(event) = self.ready.pop() {
                 return Some(event);
             }
             if let Some(after) = self.read_after {
@@ -217,6 +217,7 @@ impl Follower {
                     }
                 }
             }
+            TailEvent::Missed => self.read_batches = true,
             TailEvent::Polled(batch) => self.last_batch = batch,
             TailEvent::Incomplete(since) => {
                 self.read_after = Some(first_log_id(since.plus(-LATE_ROW_WINDOW)));
@@ -324,7 +325,7 @@ impl Follower {
         }
         self.sent.insert(row.id);
         if let Ok(data) = serde_json::to_string(row) {
-            self.ready.push_back(format!("event: log\nid: {}\ndata: {data}\n\n", row.id).into());
+            self.ready.push(format!("event: log\nid: {}\ndata: {data}\n\n", row.id));
         }
     }
 }
