@@ -98,6 +98,23 @@ impl Template {
         &self.variables
     }
 
+    /// How many texts and variables it consists of.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The length of the rendered text, in which a variable without a value is empty.
+    pub fn rendered_length(&self, values: &HashMap<String, String>) -> usize {
+        self.texts(values).fold(0_usize, |sum, text| sum.saturating_add(text.len()))
+    }
+
+    fn texts<'t>(&'t self, values: &'t HashMap<String, String>) -> impl Iterator<Item = &'t str> {
+        self.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.as_str(),
+            Piece::Variable(name) => values.get(name).map_or("", String::as_str),
+        })
+    }
+
     /// Replaces every variable. Values without a variable are ignored; see `unused`.
     pub fn render(&self, values: &HashMap<String, String>) -> Result<String, RenderError> {
         let missing: Vec<String> =
@@ -105,17 +122,11 @@ impl Template {
         if !missing.is_empty() {
             return Err(RenderError::Missing(missing));
         }
-        let texts = || {
-            self.pieces.iter().map(|piece| match piece {
-                Piece::Text(text) => text.as_str(),
-                Piece::Variable(name) => values.get(name).map_or("", String::as_str),
-            })
-        };
-        let length = texts().fold(0_usize, |sum, text| sum.saturating_add(text.len()));
+        let length = self.rendered_length(values);
         if length > MAX_RENDERED {
             return Err(RenderError::TooLong(length));
         }
-        Ok(texts().collect())
+        Ok(self.texts(values).collect())
     }
 
     /// The names of values without a variable.
@@ -264,7 +275,8 @@ mod tests {
             if let Ok(template) = Template::parse(&content) {
                 let all: HashMap<String, String> =
                     template.variables().iter().map(|name| (name.clone(), "v".to_owned())).collect();
-                prop_assert!(template.render(&all).is_ok());
+                let length = template.rendered_length(&all);
+                prop_assert_eq!(template.render(&all).map(|text| text.len()), Ok(length));
             }
         }
 

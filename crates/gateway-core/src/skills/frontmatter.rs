@@ -145,8 +145,8 @@ fn split(raw: &str) -> Option<(&str, &str)> {
 fn parse_yaml(yaml: &str) -> Result<Map<String, Value>, SourceError> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_events: 4_000,
-            max_nodes: 2_000,
+            max_events: 2_000,
+            max_nodes: 1_000,
             max_depth: 8,
             flow_nesting_limit: 8,
             max_aliases: 0,

@@ -19,6 +19,7 @@ use gateway_store::prompts::{self as store, PromptName};
 use http::{HeaderMap, StatusCode};
 
 use crate::cluster::Cluster;
+use crate::compute::{ComputeError, ComputePool, WaitLimits};
 use crate::loading_cache::{LoadingCache, WeightLimit};
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
@@ -31,6 +32,10 @@ pub const VARIABLES: &str = "x-gateway-prompt-variables";
 const MAX_ENTRIES_PER_SHARD: usize = 512;
 /// Templates can be long. There are 64 shards.
 const MAX_BYTES_PER_SHARD: usize = 1 << 20;
+/// A text of more bytes, or a template of more pieces, is rendered by the threads for computation: a short request can ask
+/// for megabytes, which take milliseconds.
+const SHORT_BYTES: usize = 128 << 10;
+const SHORT_PIECES: usize = 1_000;
 const MAX_VARIABLES_BYTES: usize = 16 << 10;
 
 pub struct Prompts {
@@ -50,6 +55,27 @@ pub struct CachedPrompt {
 pub struct PromptDirective {
     pub prompt: PromptReference,
     pub variables: HashMap<String, String>,
+}
+
+impl CachedPrompt {
+    fn is_short(&self, values: &HashMap<String, String>) -> bool {
+        self.template.pieces() <= SHORT_PIECES && self.template.rendered_length(values) <= SHORT_BYTES
+    }
+}
+
+/// Renders a prompt, and makes something of the text.
+pub async fn render<T: Send + 'static>(
+    compute: &ComputePool,
+    org: OrgId,
+    prompt: &Arc<CachedPrompt>,
+    values: &HashMap<String, String>,
+    then: impl FnOnce(Result<String, RenderError>) -> T + Send + 'static,
+) -> Result<T, ComputeError> {
+    if prompt.is_short(values) {
+        return Ok(then(prompt.template.render(values)));
+    }
+    let (prompt, values) = (Arc::clone(prompt), values.clone());
+    compute.run(org, WaitLimits::REQUEST, move |_| then(prompt.template.render(&values))).await
 }
 
 impl PromptDirective {
@@ -125,14 +151,18 @@ impl Prompts {
         org: OrgId,
         directive: &PromptDirective,
         operation: Operation,
-        body: &[u8],
+        body: &Bytes,
     ) -> ApiResult<(Bytes, PromptVersionRef)> {
         let PromptDirective { prompt, variables } = directive;
         let cached = self.find(org, prompt).await?;
         let cached = cached.ok_or_else(|| Problem::field(PROMPT, prompt.missing()))?;
-        let text = cached.template.render(variables).map_err(|error| render_problem(VARIABLES, error))?;
-        let body = prepend_system_prompt(operation, body, &text)
-            .map_err(|error| Problem::field(PROMPT, error.to_string()))?;
+        let body = body.clone();
+        let prepend = move |text: Result<String, RenderError>| {
+            let text = text.map_err(|error| render_problem(VARIABLES, error))?;
+            prepend_system_prompt(operation, &body, &text)
+                .map_err(|error| Problem::field(PROMPT, error.to_string()))
+        };
+        let body = render(&self.services.compute, org, &cached, variables, prepend).await??;
         let name = format!("{}/{}", prompt.namespace, prompt.slug);
         Ok((body.into(), PromptVersionRef { name, version: cached.version }))
     }

@@ -1,5 +1,6 @@
 //! Templates of prompts in requests: rendered into the body, current after every change, and known without the database.
 
+use bytes::Bytes;
 use gateway::problem::Problem;
 use gateway::prompts::PromptDirective;
 use gateway_core::ids::OrgId;
@@ -28,7 +29,7 @@ async fn put_into(
     let org: OrgId = org.parse().unwrap();
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
     let prompts = &app.app.proxy.prompts;
-    let (body, used) = prompts.apply(org, asked, Operation::Chat, body.as_bytes()).await?;
+    let (body, used) = prompts.apply(org, asked, Operation::Chat, &Bytes::from(body)).await?;
     Ok((serde_json::from_slice(&body).unwrap(), used))
 }
 
@@ -129,4 +130,31 @@ on_both!(a_change_is_never_hidden_by_a_reader_at_the_same_time, |app| async move
         let (body, used) = put_into(&app, &ada.org_id, &asked).await.unwrap();
         assert_eq!((&body["messages"][0]["content"], used.version), (&json!(version.to_string()), version));
     }
+});
+
+on_both!(a_long_prompt_is_rendered_by_the_threads_for_computation, |app| async move {
+    let ada = app.signup("acme").await;
+    create(&app, &ada, "hello", &"{{x}}".repeat(300)).await.expect(201);
+    let started = || app.app.services.compute.stats().granted;
+    for (length, pieces_of_work) in [(400, 0), (600, 1)] {
+        let value = "\"".repeat(length / 2) + &"y".repeat(length / 2);
+        let asked = header("support/hello", &json!({"x": value}).to_string());
+        let before = started();
+        let (body, _) = put_into(&app, &ada.org_id, &asked).await.unwrap();
+        assert_eq!(body["messages"][0]["content"].as_str().unwrap(), value.repeat(300));
+        assert_eq!(started() - before, pieces_of_work, "{length} times 300 bytes");
+        let render = app.post(&format!("{HELLO}/render"), json!({"variables": {"x": value, "unused": "z"}}));
+        let rendered = render.bearer(&ada.token).send().await.expect(200);
+        assert_eq!(
+            (&rendered["rendered"], &rendered["unused"]),
+            (&json!(value.repeat(300)), &json!(["unused"]))
+        );
+        let prompt = json!({"namespace": "support", "slug": "hello", "variables": {"x": value}});
+        let run = json!({"provider": "sandbox", "model": "sandbox-small", "prompt": prompt});
+        let run = app.post("/api/v1/playground/run", run).bearer(&ada.token).send().await.expect(200);
+        assert_eq!(run["messages"][0]["content"], json!(value.repeat(300)));
+        assert!(started() - before >= 3 * pieces_of_work, "rendered again");
+    }
+    let error = put_into(&app, &ada.org_id, &header("support/hello", "{}")).await.unwrap_err();
+    assert_eq!(error.extra["missing"], json!(["x"]));
 });

@@ -2,10 +2,11 @@
 //! the next version of a prompt.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gateway_core::ids::PlayId;
 use gateway_core::json::SharedJson;
-use gateway_core::prompts::{PromptReference, Template, VersionSelector, check_name};
+use gateway_core::prompts::{PromptReference, RenderError, Template, VersionSelector, check_name};
 use gateway_store::playground::{self, PlaygroundRun};
 use gateway_store::prompts::{self, PromptName};
 use schemars::JsonSchema;
@@ -20,7 +21,7 @@ use crate::api::response::Json;
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{ApiResult, Problem};
-use crate::prompts::{Change, check_content, render_problem};
+use crate::prompts::{CachedPrompt, Change, check_content, render, render_problem};
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PlaygroundPrompt")]
@@ -58,17 +59,20 @@ pub(super) async fn conversation(
     let found = prompts::find(&app.services.db, caller.org.id, name, &reference.version).await?;
     let found = found.ok_or_else(|| Problem::field("prompt", reference.missing()))?;
     let template = Template::parse(&found.content).map_err(Problem::internal)?;
-    let rendered = template
-        .render(&variables.unwrap_or_default())
-        .map_err(|error| render_problem("prompt.variables", error))?;
-    let message = |role: &str| json!({"role": role, "content": rendered});
-    let messages = match messages {
-        None => vec![message("user")],
-        // As in production, where an empty text adds no message.
-        Some(messages) if rendered.is_empty() => messages,
-        Some(messages) => std::iter::once(message("system")).chain(messages).collect(),
+    let prompt = Arc::new(CachedPrompt { template, version: found.version });
+    let serialized = move |rendered: Result<String, RenderError>| {
+        let rendered = rendered.map_err(|error| render_problem("prompt.variables", error))?;
+        let message = |role: &str| json!({"role": role, "content": rendered});
+        let messages = match messages {
+            None => vec![message("user")],
+            // As in production, where an empty text adds no message.
+            Some(messages) if rendered.is_empty() => messages,
+            Some(messages) => std::iter::once(message("system")).chain(messages).collect(),
+        };
+        Conversation::new(&messages, Some(found.content))
     };
-    Conversation::new(&messages, Some(found.content))
+    let variables = variables.unwrap_or_default();
+    render(&app.services.compute, caller.org.id, &prompt, &variables, serialized).await?
 }
 
 impl Conversation {

@@ -27,7 +27,7 @@ use super::page;
 use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
-use crate::prompts::{Change, check_content, render_problem};
+use crate::prompts::{self as templates, Change, check_content, render_problem};
 
 pub fn area() -> Area {
     Area::new("prompts", "Prompt templates with immutable versions, and labels that point to versions.")
@@ -357,7 +357,9 @@ async fn render(
     let PromptPath { namespace, slug } = path;
     let reference = PromptReference { namespace, slug, version: params.version.unwrap_or_default() };
     let known = app.proxy.prompts.find(caller.org.id, &reference).await?;
-    let template = &known.as_ref().ok_or_else(|| not_found(&reference))?.template;
-    let rendered = template.render(&variables).map_err(|error| render_problem("variables", error))?;
-    Ok(Json(Rendered { rendered, unused: template.unused(&variables) }))
+    let prompt = known.ok_or_else(|| not_found(&reference))?;
+    let rendered =
+        templates::render(&app.services.compute, caller.org.id, &prompt, &variables, |text| text).await?;
+    let rendered = rendered.map_err(|error| render_problem("variables", error))?;
+    Ok(Json(Rendered { rendered, unused: prompt.template.unused(&variables) }))
 }

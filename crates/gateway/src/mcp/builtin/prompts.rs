@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gateway_core::mcp::{Members, RESERVED_SERVER, RpcError, namespaced, prompt_name, raw};
-use gateway_core::prompts::{PromptReference, VersionSelector};
+use gateway_core::prompts::{PromptReference, RenderError, VersionSelector};
 use gateway_store::prompts::{self as store, PromptHead};
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use super::{Answer, Context, unknown};
 use crate::mcp::Mcp;
 use crate::mcp::access::sees_whole_server;
 use crate::problem::ApiResult;
+use crate::prompts::render;
 
 /// Prompts in a list.
 const MAX_PROMPTS: i64 = 1_000;
@@ -102,12 +103,13 @@ impl Mcp {
         let reference = PromptReference { namespace, slug, version: VersionSelector::Latest };
         let found = self.proxy.prompts.find(context.identity.org.id, &reference).await?;
         let Some(prompt) = found else { return Ok(Err(unknown("prompt", &asked))) };
-        Ok(match prompt.template.render(&values) {
+        let result = move |text: Result<String, RenderError>| match text {
             Ok(text) => {
                 let message = json!({"role": "user", "content": {"type": "text", "text": text}});
                 Ok(raw(&json!({"description": title, "messages": [message]})))
             }
             Err(error) => Err(RpcError::invalid_params(format!("Invalid arguments: {error}"))),
-        })
+        };
+        Ok(render(&self.services.compute, context.identity.org.id, &prompt, &values, result).await?)
     }
 }
