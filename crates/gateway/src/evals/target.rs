@@ -38,15 +38,6 @@ pub struct Prompt {
     pub variables: HashMap<String, String>,
 }
 
-impl Prompt {
-    /// Whether the prompt has variables that take their values from the input.
-    pub fn fills_in_input(&self) -> bool {
-        let template = Template::parse(&self.content);
-        let is_filled = |name: &String| !self.variables.contains_key(name);
-        template.is_ok_and(|template| template.variables().iter().any(is_filled))
-    }
-}
-
 /// Calls the target with a case. Returns the subject to evaluate and the log id of the call.
 pub async fn call_target(
     caller: &ModelCaller<'_>,
@@ -79,10 +70,11 @@ pub struct Case<'a> {
     pub expected: Option<&'a Value>,
 }
 
-/// The messages of a case as an application sends them in production: the input, and before it the rendered prompt as
-/// the system message, like `X-Gateway-Prompt` adds it.
+/// The messages of a case. A prompt is sent as `X-Gateway-Prompt` and the playground send it: as the system message before
+/// what the user says, or as the user message if it takes in the whole input and nothing else is left to say.
 fn messages(prompt: Option<&Prompt>, input: &Value) -> Result<Vec<Value>, String> {
-    let Some(prompt) = prompt else { return Ok(conversation(input, &[])) };
+    let chat = || chat_of(input).cloned().unwrap_or_else(|| vec![message("user", &text(input))]);
+    let Some(prompt) = prompt else { return Ok(chat()) };
     let template = Template::parse(&prompt.content).map_err(|error| format!("invalid prompt: {error}"))?;
     let mut values = prompt.variables.clone();
     for (name, value) in input.as_object().into_iter().flatten() {
@@ -90,36 +82,46 @@ fn messages(prompt: Option<&Prompt>, input: &Value) -> Result<Vec<Value>, String
     }
     values.entry(WHOLE_INPUT.into()).or_insert_with(|| text(input));
     let rendered = template.render(&values).map_err(|error| format!("cannot render the prompt: {error}"))?;
-    let mut messages = conversation(input, template.variables());
-    if !rendered.is_empty() {
-        messages.insert(0, json!({"role": "system", "content": rendered}));
+    // As in production, where an empty text adds no message.
+    if rendered.is_empty() {
+        return Ok(chat());
     }
-    Ok(messages)
+    let system = message("system", &rendered);
+    if let Some(messages) = chat_of(input) {
+        return Ok(std::iter::once(system).chain(messages.iter().cloned()).collect());
+    }
+    Ok(match remaining_text(prompt, template.variables(), input) {
+        Some(user) => vec![system, message("user", &user)],
+        None => vec![message("user", &rendered)],
+    })
 }
 
-/// An input that is a list of messages is used as it is. Any other input becomes one user message.
-fn conversation(input: &Value, used: &[String]) -> Vec<Value> {
-    let is_chat = |messages: &&Vec<Value>| {
-        !messages.is_empty()
-            && messages.iter().all(|message| message.get("role").is_some_and(Value::is_string))
-    };
-    let messages = input.get("messages").unwrap_or(input).as_array().filter(is_chat);
-    messages.cloned().unwrap_or_else(|| vec![json!({"role": "user", "content": user_text(input, used)})])
+fn message(role: &str, content: &str) -> Value {
+    json!({"role": role, "content": content})
 }
 
-/// Of an input with fields, those that the prompt does not use, because the others are in the system message. All of
-/// them if the prompt uses all, because providers require a user message.
-fn user_text(input: &Value, used: &[String]) -> String {
-    let Some(fields) = input.as_object() else { return text(input) };
+/// The messages of an input that is a conversation.
+fn chat_of(input: &Value) -> Option<&Vec<Value>> {
+    let is_message = |message: &Value| message.get("role").is_some_and(Value::is_string);
+    let messages = input.get("messages").unwrap_or(input).as_array();
+    messages.filter(|messages| !messages.is_empty() && messages.iter().all(is_message))
+}
+
+/// What the prompt does not take of the input: of an input with fields, those that are no variables of the prompt.
+fn remaining_text(prompt: &Prompt, used: &[String], input: &Value) -> Option<String> {
+    let is_field = input.get(WHOLE_INPUT).is_some();
+    let takes_input = is_field || !prompt.variables.contains_key(WHOLE_INPUT);
+    if takes_input && used.iter().any(|name| name == WHOLE_INPUT) {
+        return None;
+    }
+    let Some(fields) = input.as_object() else { return Some(text(input)) };
     let mut rest = fields.clone();
-    rest.retain(|name, _| name == WHOLE_INPUT || !used.contains(name));
-    if rest.is_empty() {
-        rest.clone_from(fields);
-    }
+    rest.retain(|name, _| !used.contains(name));
     let mut values = rest.values();
     match (values.next(), values.next()) {
-        (Some(Value::String(only)), None) => only.clone(),
-        _ => text(&Value::Object(rest)),
+        (None, _) => None,
+        (Some(Value::String(only)), None) => Some(only.clone()),
+        _ => Some(text(&Value::Object(rest))),
     }
 }
 
@@ -149,8 +151,6 @@ mod tests {
             (json!({"messages": chat}), chat.clone()),
             (chat.clone(), chat.clone()),
             (json!({"question": 1}), user("{\"question\":1}")),
-            (json!({"question": "why?"}), user("why?")),
-            (json!({"a": "x", "b": "y"}), user("{\"a\":\"x\",\"b\":\"y\"}")),
             (json!([1, 2]), user("[1,2]")),
         ] {
             assert_eq!(Value::Array(messages(None, &input).unwrap()), expected, "{input}");
@@ -158,42 +158,45 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_the_system_message_before_the_input() {
+    fn a_prompt_is_the_system_message_or_takes_in_the_input() {
         let with = |content: &str, input: &Value| messages(Some(&prompt(content)), input).map(Value::Array);
+        let system = |system: &str, user: &str| json!([message("system", system), message("user", user)]);
+        let user = |text: &str| json!([message("user", text)]);
         let order = json!({"customer": "Ada", "question": "Where is it?"});
         let ticket = json!({"customer": "Ada", "order": 7, "question": "Where is it?"});
-        let chat = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]);
-        for (content, input, system, user) in [
-            ("Be {{tone}}.", json!("hi"), "Be kind.", "hi"),
-            // What the prompt takes whole is still the user's message.
-            ("Say {{input}}", json!("hi"), "Say hi", "hi"),
-            ("{{city}}?", json!({"city": "Rome"}), "Rome?", "Rome"),
-            ("{{customer}}: {{question}}", order.clone(), "Ada: Where is it?", &order.to_string()),
+        let titled = json!({"customer": "Ada", "input": "hi"});
+        let rest = "{\"order\":7,\"question\":\"Where is it?\"}";
+        for (content, input, expected) in [
+            ("Be {{tone}}.", json!("hi"), system("Be kind.", "hi")),
+            // Nothing is left for another message.
+            ("Say {{input}}", json!("hi"), user("Say hi")),
+            ("{{city}}?", json!({"city": "Rome"}), user("Rome?")),
+            ("Be {{tone}}: {{city}}?", json!({"city": "Rome"}), user("Be kind: Rome?")),
+            ("{{customer}}: {{question}}", order.clone(), user("Ada: Where is it?")),
             // What the prompt takes of several fields is not repeated.
-            ("Help {{customer}}.", order.clone(), "Help Ada.", "Where is it?"),
-            (
-                "Help {{customer}}.",
-                ticket.clone(),
-                "Help Ada.",
-                "{\"order\":7,\"question\":\"Where is it?\"}",
-            ),
-            ("Help {{customer}}.", json!({"customer": "Ada", "input": "hi"}), "Help Ada.", "hi"),
-            ("{{input}}", json!({"customer": "Ada", "input": "hi"}), "hi", "hi"),
+            ("Help {{customer}}.", order.clone(), system("Help Ada.", "Where is it?")),
+            ("Help {{customer}}.", ticket.clone(), system("Help Ada.", rest)),
+            ("Help {{customer}}.", titled.clone(), system("Help Ada.", "hi")),
+            ("{{input}}!", titled.clone(), user("hi!")),
             // A field of the input is used rather than the same value for all cases.
-            ("{{tone}}", json!({"tone": "curt", "question": "why?"}), "curt", "why?"),
+            ("{{tone}}", json!({"tone": "curt", "question": "why?"}), system("curt", "why?")),
+            ("{{empty}}", json!({"empty": ""}), user("{\"empty\":\"\"}")),
         ] {
-            let expected = json!([{"role": "system", "content": system}, {"role": "user", "content": user}]);
             assert_eq!(with(content, &input), Ok(expected), "{content} {input}");
         }
-        let with_messages = json!({"messages": chat, "customer": "Ada"});
-        let expected = json!([{"role": "system", "content": "Help Ada."}, chat[0], chat[1]]);
-        assert_eq!(with("Help {{customer}}.", &with_messages), Ok(expected));
+        let chat = json!([message("system", "s"), message("user", "u")]);
+        let expected = json!([message("system", "Help Ada."), chat[0], chat[1]]);
+        assert_eq!(with("Help {{customer}}.", &json!({"messages": chat, "customer": "Ada"})), Ok(expected));
         let listed = with("Say {{input}}.", &chat).unwrap();
         assert_eq!((&listed[1], &listed[2], listed.get(3)), (&chat[0], &chat[1], None));
-        assert_eq!(
-            with("{{empty}}", &json!({"empty": "", "q": "hi"})),
-            Ok(json!([{"role": "user", "content": "hi"}]))
-        );
         assert!(with("{{city}}", &json!("hi")).unwrap_err().contains("city"));
+    }
+
+    #[test]
+    fn a_fixed_value_of_input_is_not_the_case() {
+        let mut prompt = prompt("Read {{input}}.");
+        prompt.variables.insert(WHOLE_INPUT.into(), "the manual".into());
+        let expected = vec![message("system", "Read the manual."), message("user", "hi")];
+        assert_eq!(messages(Some(&prompt), &json!("hi")), Ok(expected));
     }
 }

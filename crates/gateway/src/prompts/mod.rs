@@ -64,7 +64,7 @@ impl CachedPrompt {
 }
 
 /// Renders a prompt, and makes something of the text.
-pub async fn render<T: Send + 'static>(
+pub(crate) async fn render<T: Send + 'static>(
     compute: &ComputePool,
     org: OrgId,
     prompt: &Arc<CachedPrompt>,

@@ -42,17 +42,8 @@ on_both!(an_estimate_adds_up_evals_and_models, |app| async move {
         json!({"provider": "openai", "model": "gpt-4o-mini", "prompt": {"namespace": "a", "slug": "b"}});
     let body = json!({"eval_ids": [first["id"]], "targets": [prompted]});
     let found = estimate(&app, &ada, &dataset, body).await.expect(200);
-    let input_tokens = found["targets"][0]["input_tokens"].as_i64().unwrap();
-    assert!(input_tokens >= 2_400, "{found}");
+    assert!(found["targets"][0]["input_tokens"].as_i64().unwrap() >= 2_400, "{found}");
     assert_eq!(found["targets"][0]["output_tokens"], 1_000, "500 for each answer by default");
-
-    // A prompt that takes the input in doubles it.
-    let save = json!({"namespace": "a", "slug": "b", "content": "word ".repeat(200) + "{{input}}"});
-    app.post("/api/v1/playground/save-version", save).bearer(&ada.token).send().await.expect(200);
-    let body = json!({"eval_ids": [first["id"]], "targets": [prompted]});
-    let doubled = estimate(&app, &ada, &dataset, body).await.expect(200);
-    let grown = doubled["targets"][0]["input_tokens"].as_i64().unwrap() - input_tokens;
-    assert!((2_000..2_100).contains(&grown), "{doubled}");
 
     // Stored outputs are judged without calls.
     let found = estimate(&app, &ada, &dataset, json!({"eval_ids": [first["id"]]})).await.expect(200);

@@ -82,19 +82,16 @@ async fn an_eval_sends_what_an_application_sends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_prompt_that_takes_in_the_input_leaves_it_as_the_users_message() {
+async fn a_prompt_that_takes_in_the_input_is_the_users_message() {
     for backend in Backend::BOTH {
         let proxy = start(backend, "Answer: {{input}}").await;
         for (provider, reply) in [("openai", OPENAI), ("anthropic", CLAUDE)] {
             proxy.upstream.set_default_reply(Reply::json(200, reply));
-            let messages = json!([{"role": "user", "content": "capital?"}]);
-            let variables = json!({"input": "capital?"});
-            let expected = sent_in_production(&proxy, provider, &messages, &variables).await;
             let sent = sent_by_eval(&proxy, provider, &json!("capital?"), &json!({})).await;
-            assert_eq!(sent, expected);
-            let users: Vec<_> =
-                sent["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "user").collect();
-            assert_eq!(users.len(), 1, "{sent}");
+            assert_eq!(sent["messages"].as_array().map(Vec::len), Some(1), "{sent}");
+            assert_eq!(sent["messages"][0]["role"], "user");
+            assert!(sent["messages"][0]["content"].to_string().contains("Answer: capital?"), "{sent}");
+            assert_eq!(sent["system"], Value::Null);
         }
     }
 }

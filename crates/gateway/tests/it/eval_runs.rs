@@ -315,7 +315,7 @@ on_both!(a_target_is_called_first_and_its_row_is_named, |app| async move {
         .dataset(&ada, &[json!({"input": {"country": "Italy"}}), json!({"input": {"country": "Peru"}})])
         .await;
     app.freeze(&ada, &dataset).await;
-    let eval = app.eval(&ada, "static", "contains", contains("read: Italy")).await;
+    let eval = app.eval(&ada, "static", "contains", contains("capital of Italy")).await;
     let target = json!({"provider": "sandbox", "model": "sandbox-small", "prompt": {"namespace": "geo", "slug": "ask"}});
     let body = json!({"eval_id": eval["id"], "version": 1, "target": target});
     let path = format!("/api/v1/datasets/{dataset}/eval");

@@ -44,8 +44,8 @@ pub(super) struct EvalRequest {
 pub(super) struct TargetRequest {
     provider: String,
     model: String,
-    /// The prompt that is sent as the system message before each input. Fields of the input are variables, and `input` is
-    /// the whole input.
+    /// The prompt that is sent before each input as the system message, or as the user message if it takes in the whole
+    /// input. Fields of the input are variables, and `input` is the whole input.
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
     /// Parameters of the request, such as `temperature`.

@@ -20,7 +20,7 @@ use crate::api::caller::{AppState, Caller, Member};
 use crate::api::extract::{Body, PathParam};
 use crate::api::replays::price_of;
 use crate::api::response::Json;
-use crate::evals::target::{Prompt, Target};
+use crate::evals::target::Target;
 use crate::problem::{ApiResult, Problem};
 
 const MAX_EVALS: usize = 10;
@@ -149,12 +149,10 @@ pub(super) async fn estimate(
     }))
 }
 
-/// The tokens of an average input and of the prompt, which goes with each. The input is sent twice if the prompt fills it
-/// in.
+/// The tokens of an average input and of the prompt, which goes with each.
 fn tokens_per_call(target: &Target, characters: i64, cases: i64) -> i64 {
     let prompt = target.prompt.as_ref().map_or(0, |prompt| estimate_tokens(&prompt.content));
-    let times = if target.prompt.as_ref().is_some_and(Prompt::fills_in_input) { 2 } else { 1 };
-    let input = characters.saturating_mul(times).checked_div(cases).unwrap_or(0) / CHARS_PER_TOKEN;
+    let input = characters.checked_div(cases).unwrap_or(0) / CHARS_PER_TOKEN;
     input.max(i64::from(cases > 0)).saturating_add(i64::try_from(prompt).unwrap_or(i64::MAX))
 }
 
