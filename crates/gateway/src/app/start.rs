@@ -80,7 +80,7 @@ impl App {
         let mcp = Arc::new(mcp.ok_or(StartError::Crypto(INVALID_MASTER_KEY))?);
         let jobs = Arc::new(JobServices::new(Arc::clone(&services), Arc::clone(&proxy)));
         let connections =
-            Connections::new(services.config.connection_limits, services.config.trusted_proxies.clone());
+            Connections::new(*services.config.connection_limits, services.config.trusted_proxies.clone());
         let app = Arc::new(Self {
             quotas: QuotaUsage::new(Arc::clone(&services)),
             log_quotas: Arc::new(LogQuotas::new(Arc::clone(&services))),

@@ -83,7 +83,7 @@ pub struct Config {
     pub eval_queue: usize,
     pub max_body_bytes: usize,
     pub memory_bytes: u64,
-    pub connection_limits: ConnectionLimits,
+    pub connection_limits: Box<ConnectionLimits>,
     /// Calls in progress.
     pub max_calls: u64,
     pub head_timeout: Duration,
@@ -239,7 +239,7 @@ impl Config {
             max_body_bytes: usize::try_from(integer(values, "max_body_bytes", 1024, 4 << 30)?)
                 .unwrap_or(32 << 20),
             memory_bytes,
-            connection_limits: resources::connection_limits(values, memory_bytes)?,
+            connection_limits: Box::new(resources::connection_limits(values, memory_bytes)?),
             max_calls: resources::max_calls(values, memory_bytes)?,
             head_timeout: Duration::from_millis(integer(values, "head_timeout_ms", 1, 86_400_000)?),
             idle_timeout: Duration::from_millis(integer(values, "idle_timeout_ms", 1, 86_400_000)?),

@@ -83,7 +83,7 @@ pub static SETTINGS: &[Setting] = &[
         "",
         "quotas that differ from the plans', such as free.keys=50, pro.rows_per_day=0; 0 means unlimited",
     ),
-    plain("orgs_per_user", "20", "organizations that one account may own, 0 for no limit"),
+    plain("orgs_per_user", "100", "organizations that one account may own, 0 for no limit"),
     plain(
         "signup",
         "open",

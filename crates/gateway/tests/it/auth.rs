@@ -150,7 +150,7 @@ on_both!(the_session_shows_plan_role_and_rate_limit, |app| async move {
     assert_eq!(quotas["rows_per_day"], json!({"limit": 1_000_000, "used": 0}));
     let free = json!({
         "org_id": owner.org_id, "plan": "free", "role": "owner", "entitlements": [],
-        "rate_limit": {"requests_per_minute": 1000}, "owned_orgs": {"limit": 20, "used": 1},
+        "rate_limit": {"requests_per_minute": 1000}, "owned_orgs": {"limit": 100, "used": 1},
     });
     assert_eq!(me, free);
     let org = format!("/api/v1/orgs/{}", owner.org_id);
