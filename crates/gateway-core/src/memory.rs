@@ -6,8 +6,15 @@ const BYTES_PER_MARK: usize = 64;
 /// Estimates the memory of a JSON text that is parsed into a tree. Long strings take little more than their length,
 /// many small values a multiple of it.
 pub fn tree_bytes(json: &[u8]) -> usize {
-    let marks = json.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    // Counted in bytes and without branches, so that the compiler compares many at once.
+    let marks_of = |bytes: &[u8]| usize::from(bytes.iter().map(|byte| mark(*byte)).sum::<u8>());
+    let marks: usize = json.chunks(u8::MAX.into()).map(marks_of).sum();
     json.len().saturating_add(marks.saturating_mul(BYTES_PER_MARK))
+}
+
+/// 1 for a mark, 0 for any other byte.
+fn mark(byte: u8) -> u8 {
+    u8::from(byte == b',') | u8::from(byte == b':') | u8::from(byte == b'[') | u8::from(byte == b'{')
 }
 
 /// The same for a text of which only values down to a depth are taken apart: what is deeper stays text. An object with
@@ -51,6 +58,9 @@ mod tests {
 
     #[test]
     fn the_estimate_covers_the_tree() {
+        assert_eq!(tree_bytes(b"[{:,"), 4 + 4 * BYTES_PER_MARK);
+        let all_marks = ",".repeat(1_000);
+        assert_eq!(tree_bytes(all_marks.as_bytes()), 1_000 + 1_000 * BYTES_PER_MARK);
         let flat = "x".repeat(10_000);
         assert!(tree_bytes(flat.as_bytes()) < 11_000);
         let messages = r#"{"role":"user","content":""},"#.repeat(100);

@@ -1,6 +1,7 @@
 //! Quotas of organizations: the check before something is added, and how much of each is used.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ pub fn check_version(what: &str, version: i64) -> ApiResult<()> {
 /// Checks that a person may own one more organization. The account is locked until the transaction ends, so that
 /// concurrent requests do not exceed the limit.
 pub async fn check_orgs_of(services: &Services, tx: &mut Tx, user: UserId) -> ApiResult<()> {
-    let Some(limit) = services.config.orgs_per_user else { return Ok(()) };
+    let Some(limit) = services.config.orgs_per_user.map(NonZeroU64::get) else { return Ok(()) };
     accounts::lock(tx, user).await?;
     let owned = members::count_owned(tx, user).await?.unsigned_abs();
     if owned < limit {

@@ -277,16 +277,30 @@ impl Writer<'_, '_> {
 fn quote(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
+    while let Some(at) = first_escaped(rest) {
         out.extend_from_slice(&rest[..at]);
         match rest[at] {
             byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            byte => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex_digit(byte >> 4), hex_digit(byte)]),
         }
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+fn hex_digit(number: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(number & 15)]
+}
+
+/// Where the first byte is that needs an escape. Most of a long text needs none, so many bytes are compared at once.
+fn first_escaped(text: &[u8]) -> Option<usize> {
+    const CHUNK: usize = 32;
+    let escaped = |byte: &u8| u8::from(*byte == b'"') | u8::from(*byte == b'\\') | u8::from(*byte < 0x20);
+    let has_escaped = |chunk: &[u8; CHUNK]| chunk.iter().fold(0, |found, byte| found | escaped(byte)) > 0;
+    let (chunks, _) = text.as_chunks::<CHUNK>();
+    let start = chunks.iter().position(has_escaped).unwrap_or(chunks.len()) * CHUNK;
+    text[start..].iter().position(|byte| escaped(byte) > 0).map(|at| start + at)
 }
 
 fn quote_plain(out: &mut Vec<u8>, text: &str) {
@@ -327,6 +341,18 @@ mod tests {
             ),
         ] {
             assert_eq!(form(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_found_wherever_they_are() {
+        for before in 0..70 {
+            for escaped in ["\n", "\u{1f}", "\"", "\\"] {
+                let text = format!("{}{escaped}{}", "x".repeat(before), "é".repeat(70 - before));
+                let json = serde_json::to_string(&text).unwrap();
+                let canonical = form(&json).unwrap();
+                assert_eq!(serde_json::from_str::<String>(&canonical).unwrap(), text, "{canonical}");
+            }
         }
     }
 

@@ -4,6 +4,7 @@ pub(super) mod passwords;
 pub(super) mod sessions;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use axum::extract::State;
 use gateway_core::access::{Entitlement, Plan, Role};
@@ -114,7 +115,7 @@ async fn entitlements(State(app): AppState, caller: Caller<Viewer>) -> Json<Enti
         Principal::User { id, .. } => members::owned_by(&app.services.db, *id).await.ok(),
         Principal::Key(_) | Principal::Org => None,
     };
-    let limit = app.services.config.orgs_per_user;
+    let limit = app.services.config.orgs_per_user.map(NonZeroU64::get);
     Json(EntitlementsResponse {
         quotas,
         owned_orgs: owned.map(|owned| QuotaView { limit, used: owned.unsigned_abs() }),

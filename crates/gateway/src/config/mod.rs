@@ -12,6 +12,7 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,10 +63,10 @@ pub struct Config {
     pub auth_attempts: u64,
     pub auth_failures: u64,
     pub trusted_proxies: Vec<IpNet>,
-    pub rate_limits: RateLimits,
+    pub rate_limits: Box<RateLimits>,
     pub quotas: Box<Quotas>,
     /// Organizations that one account may own; none is unlimited.
-    pub orgs_per_user: Option<u64>,
+    pub orgs_per_user: Option<NonZeroU64>,
     pub egress_private: EgressPrivate,
     pub signup: Signup,
     pub operator_credentials: OperatorCredentials,
@@ -208,17 +209,16 @@ impl Config {
             auth_attempts: integer(values, "auth_attempts", 1, 1_000_000_000)?,
             auth_failures: integer(values, "auth_failures", 1, 1_000_000_000)?,
             trusted_proxies: trusted_proxies(values)?,
-            rate_limits: RateLimits {
+            rate_limits: Box::new(RateLimits {
                 free: integer(values, "rate_limit_free", 0, u32::MAX.into())?,
                 pro: integer(values, "rate_limit_pro", 0, u32::MAX.into())?,
                 enterprise: integer(values, "rate_limit_enterprise", 0, u32::MAX.into())?,
-            },
+            }),
             quotas: Quotas::default()
                 .with_overrides(values.get("quotas"))
                 .map(Box::new)
                 .map_err(|error| invalid("quotas", &error.to_string()))?,
-            orgs_per_user: Some(integer(values, "orgs_per_user", 0, u32::MAX.into())?)
-                .filter(|limit| *limit > 0),
+            orgs_per_user: NonZeroU64::new(integer(values, "orgs_per_user", 0, u32::MAX.into())?),
             egress_private: operator::egress_private(values)?,
             signup: operator::signup(values)?,
             operator_credentials: operator::credentials(values)?,
