@@ -27,6 +27,7 @@ use gateway_core::skills::frontmatter::Document;
 use gateway_core::time::Timestamp;
 use gateway_core::word_runs::{Run, decode_ids, encode_ids, encode_part, read_part, rows_with};
 use prost::Message as _;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::harness::{FuzzTarget, fuzz};
@@ -417,7 +418,10 @@ fn dialect(bytes: &[u8]) {
     for dialect in &DIALECTS {
         let edited = gateway_core::compat::body(dialect, bytes, &mut Changes::default(), &AnyOrg);
         if let Ok(Some(edited)) = edited {
-            assert!(serde_json::from_slice::<Value>(&edited).expect("an edited body is JSON").is_object());
+            // Half of a surrogate pair is JSON, but no text: a tree cannot have it.
+            let edited = std::str::from_utf8(&edited).expect("an edited body is UTF-8");
+            serde_json::from_str::<IgnoredAny>(edited).expect("an edited body is JSON");
+            assert!(edited.trim_start().starts_with('{'), "{edited}");
         }
         for (name, _) in dialect.headers {
             let head = take_headers(dialect, [(*name, &*text)].into_iter());
