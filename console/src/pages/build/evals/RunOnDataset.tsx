@@ -117,7 +117,7 @@ export function RunOnDataset({ evalId, datasetId, version, initial, note, compar
               <Input type="number" min={1} max={1_000_000} value={answerTokens} onChange={(event) => setAnswerTokens(event.target.value)} />
             </Field>
           </div>
-          <p className="text-xs text-muted">A prompt is the system message before each input, as in production. Its variables are filled from the fields of the input; {'{{input}}'} is all of it.</p>
+          <p className="text-xs text-muted">A prompt is the system message before each input, as in production. Its variables are filled from the fields of the input; {'{{input}}'} is all of it. A prompt that uses the whole input is the user message.</p>
         </>
       )}
       {dataset && blocked === false && <RunEstimate datasetId={dataset.id} request={{ eval_ids: evalIds, version: chosenVersion ?? null, targets: requests, output_tokens: Math.max(1, Math.trunc(Number(answerTokens)) || 1) }} />}
