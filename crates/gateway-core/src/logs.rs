@@ -187,6 +187,56 @@ pub struct LogRow {
     pub response_is_stream: bool,
 }
 
+impl LogRow {
+    /// A request that succeeded, and of which nothing else is known.
+    pub fn new(id: i64, org_id: OrgId, created_at: Timestamp, source: LogSource) -> Self {
+        Self {
+            id,
+            org_id,
+            request_id: String::new(),
+            created_at,
+            level: LogLevel::Info,
+            source,
+            provider: String::new(),
+            provider_format: None,
+            model: None,
+            method: "POST".into(),
+            path: String::new(),
+            status: 200,
+            error_code: None,
+            stream: false,
+            latency_ms: 0,
+            ttft_ms: None,
+            tokens: None,
+            usage_estimated: false,
+            cost_usd: None,
+            unpriced: false,
+            cache: None,
+            cache_marks: None,
+            cache_saved_usd: None,
+            queued_ms: None,
+            limits: LimitUses::default(),
+            attempts: Vec::new(),
+            key_id: None,
+            app_id: None,
+            team_id: None,
+            user: None,
+            session_id: None,
+            metadata: Map::new(),
+            prompt: None,
+            traceparent: None,
+            compat: None,
+            operation: None,
+            tool: None,
+            request_stored: BodyStorage::Off,
+            response_stored: BodyStorage::Off,
+            request: Vec::new(),
+            response: Vec::new(),
+            response_is_stream: false,
+        }
+    }
+}
+
 /// Token counts of a log row, derived from the disjoint token classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Tokens {

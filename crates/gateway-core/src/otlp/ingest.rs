@@ -15,7 +15,7 @@ use crate::ids::{AppId, KeyId, OrgId, TeamId};
 use crate::llm::ProviderFormat;
 use crate::llm::providers::{all, builtin};
 use crate::llm::usage::Usage;
-use crate::logs::{BodyStorage, LOG_EPOCH, LimitUses, LogLevel, LogRow, LogSource, Tokens};
+use crate::logs::{BodyStorage, LOG_EPOCH, LogLevel, LogRow, LogSource, Tokens};
 use crate::pricing::{self, PriceTable};
 use crate::time::{HOUR, Timestamp};
 
@@ -100,12 +100,8 @@ fn log_row(
     let (response, response_stored) = body(context, || response_body(|name| attributes.find(name)));
     let (trace, id) = (hex::encode(&span.trace_id), hex::encode(&span.span_id));
     Ok(LogRow {
-        id: log_id(context.org, start, &span.trace_id, &span.span_id),
-        org_id: context.org,
         request_id: format!("{trace}-{id}"),
-        created_at: start,
         level: if error_code.is_some() { LogLevel::Error } else { LogLevel::Info },
-        source: LogSource::Otel,
         provider_format: Some(ProviderFormat::OpenAi),
         provider,
         method: attributes.text(&names::HTTP_METHOD).unwrap_or_else(|| "POST".into()),
@@ -116,16 +112,8 @@ fn log_row(
         latency_ms,
         ttft_ms: attributes.number(&names::FIRST_CHUNK).map(|seconds| milliseconds(seconds).min(latency_ms)),
         tokens: usage.as_ref().map(tokens),
-        usage_estimated: false,
         cost_usd,
         unpriced,
-        prompt: None,
-        cache: None,
-        cache_marks: None,
-        cache_saved_usd: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
-        attempts: Vec::new(),
         key_id: context.key_id,
         app_id: context.app_id,
         team_id: context.team_id,
@@ -133,15 +121,17 @@ fn log_row(
         session_id: attributes.text(&names::CONVERSATION),
         metadata: metadata(span, service),
         traceparent: traceparent(&trace, span),
-        compat: None,
-        operation: None,
-        tool: None,
         request_stored,
         response_stored,
         request,
         response,
-        response_is_stream: false,
         model,
+        ..LogRow::new(
+            log_id(context.org, start, &span.trace_id, &span.span_id),
+            context.org,
+            start,
+            LogSource::Otel,
+        )
     })
 }
 

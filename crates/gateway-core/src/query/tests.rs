@@ -5,56 +5,37 @@ use serde_json::json;
 
 use super::*;
 use crate::ids::{AppId, OrgId};
-use crate::logs::{
-    BodyStorage, LimitUses, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id,
-};
+use crate::logs::{BodyStorage, LogLevel, LogRow, LogSource, PromptVersionRef, Tokens, first_log_id};
 use crate::time::Timestamp;
 
 fn row() -> LogRow {
     let metadata = json!({"env": "prod", "retries": 3, "debug": true, "none": null, "ratio": 1.5});
     LogRow {
-        id: first_log_id("2026-03-04T05:06:07Z".parse().unwrap()) + 5,
-        org_id: OrgId(uuid::Uuid::nil()),
         request_id: "req-1".into(),
-        created_at: Timestamp(0),
         level: LogLevel::Warn,
-        source: LogSource::Proxy,
         provider: "openai".into(),
-        provider_format: None,
         model: Some("gpt-4o-mini".into()),
-        method: "POST".into(),
         path: "/v1/chat/completions".into(),
         status: 429,
-        error_code: None,
-        stream: false,
         latency_ms: 2_500,
-        ttft_ms: None,
         tokens: Some(Tokens { prompt: 900, completion: 101, cached: 5, ..Tokens::default() }),
-        usage_estimated: false,
         cost_usd: Some("0.0125".parse().unwrap()),
-        unpriced: false,
         cache: Some("HIT".into()),
-        cache_marks: None,
-        cache_saved_usd: None,
-        attempts: Vec::new(),
-        key_id: None,
         app_id: Some(AppId(uuid::Uuid::from_u128(7))),
-        team_id: None,
         user: Some("maria".into()),
         session_id: Some("s 1".into()),
         metadata: metadata.as_object().unwrap().clone(),
         prompt: Some(PromptVersionRef { name: "support/answer".into(), version: 3 }),
-        traceparent: None,
-        compat: None,
-        operation: None,
-        tool: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: br#"{"messages":[{"role":"user","content":"How tall is the Eiffel Tower?"}]}"#.to_vec(),
         response: br#"{"choices":[{"message":{"content":"330 metres, the tower of Paris"}}]}"#.to_vec(),
-        response_is_stream: false,
+        ..LogRow::new(
+            first_log_id("2026-03-04T05:06:07Z".parse().unwrap()) + 5,
+            OrgId(uuid::Uuid::nil()),
+            Timestamp(0),
+            LogSource::Proxy,
+        )
     }
 }
 

@@ -4,54 +4,22 @@ use serde_json::json;
 
 use super::*;
 use crate::ids::OrgId;
-use crate::logs::{LimitUses, LogLevel, Tokens};
+use crate::logs::Tokens;
 use crate::pricing::PriceTable;
 use crate::time::Timestamp;
 
 fn row(path: &str, body: &Value) -> LogRow {
     LogRow {
-        id: 7,
-        org_id: OrgId(uuid::Uuid::nil()),
-        request_id: String::new(),
-        created_at: Timestamp(0),
-        level: LogLevel::Info,
-        source: LogSource::Proxy,
         provider: "openai".into(),
-        provider_format: None,
         model: Some("gpt-4o".into()),
-        method: "POST".into(),
         path: path.into(),
-        status: 200,
-        error_code: None,
-        stream: false,
         latency_ms: 100,
-        ttft_ms: None,
         tokens: Some(Tokens { prompt: 1_000_000, completion: 500_000, ..Tokens::default() }),
-        usage_estimated: false,
         cost_usd: Some("0.5".parse().unwrap()),
-        unpriced: false,
-        cache: None,
-        cache_marks: None,
-        cache_saved_usd: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
-        attempts: Vec::new(),
-        key_id: None,
-        app_id: None,
-        team_id: None,
-        user: None,
-        session_id: None,
-        metadata: Map::new(),
-        prompt: None,
-        traceparent: None,
-        compat: None,
-        operation: None,
-        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: body.to_string().into_bytes(),
-        response: Vec::new(),
-        response_is_stream: false,
+        ..LogRow::new(7, OrgId(uuid::Uuid::nil()), Timestamp(0), LogSource::Proxy)
     }
 }
 

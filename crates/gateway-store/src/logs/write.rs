@@ -6,7 +6,7 @@ mod batch;
 mod concurrent;
 mod locks;
 
-use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource};
+use gateway_core::logs::{BodyStorage, LogRow, LogSource};
 
 use self::batch::{Batch, new_rows};
 use super::days::{BatchDays, BatchLimits, StoredDay};
@@ -132,47 +132,13 @@ async fn insert(
 fn probe_like(row: &LogRow) -> LogRow {
     LogRow {
         // Another one, in the same millisecond.
-        id: row.id ^ 1,
-        org_id: row.org_id,
         request_id: "probe".into(),
-        created_at: row.created_at,
-        level: LogLevel::Info,
-        source: LogSource::Proxy,
         provider: "probe".into(),
-        provider_format: None,
-        model: None,
-        method: "POST".into(),
         path: "/".into(),
-        status: 200,
-        error_code: None,
-        stream: false,
-        latency_ms: 0,
-        ttft_ms: None,
-        tokens: None,
-        usage_estimated: false,
-        cost_usd: None,
-        unpriced: false,
-        cache: None,
-        cache_marks: None,
-        cache_saved_usd: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
-        attempts: Vec::new(),
-        key_id: None,
-        app_id: None,
-        team_id: None,
-        user: None,
-        session_id: None,
-        metadata: serde_json::Map::new(),
-        prompt: None,
-        traceparent: None,
-        compat: None,
-        operation: None,
-        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: b"{}".to_vec(),
         response: b"{}".to_vec(),
-        response_is_stream: false,
+        ..LogRow::new(row.id ^ 1, row.org_id, row.created_at, LogSource::Proxy)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use gateway_core::budget::Charge;
-use gateway_core::logs::{BodyStorage, LimitUses, LogLevel, LogRow, LogSource, MAX_BODY_BYTES};
+use gateway_core::logs::{BodyStorage, LogLevel, LogRow, LogSource, MAX_BODY_BYTES};
 use gateway_core::mcp::{Members, RpcError};
 use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
@@ -181,50 +181,17 @@ fn empty_row(id: i64, created_at: Timestamp, context: &Context) -> LogRow {
         |name: &str| context.headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
     let session = || header("x-claude-code-session-id").filter(|id| (1..=256).contains(&id.len()));
     LogRow {
-        id,
-        org_id: context.identity.org.id,
         request_id: context.request_id.clone(),
-        created_at,
-        level: LogLevel::Info,
-        source: LogSource::Mcp,
-        provider: String::new(),
-        provider_format: None,
-        model: None,
-        method: "POST".into(),
         path: context.path.clone(),
-        status: 200,
-        error_code: None,
-        stream: false,
-        latency_ms: 0,
-        ttft_ms: None,
-        tokens: None,
-        usage_estimated: false,
-        cost_usd: None,
-        unpriced: false,
-        cache: None,
-        cache_marks: None,
-        cache_saved_usd: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
-        attempts: Vec::new(),
         key_id,
         app_id,
         team_id,
-        user: None,
         session_id: context.tags.session.clone().or_else(session),
         metadata: context.tags.metadata.clone(),
-        prompt: None,
         traceparent: header("traceparent")
             .or_else(|| context.traceparent.clone())
             .filter(|text| text.len() <= 256),
-        compat: None,
-        operation: None,
-        tool: None,
-        request_stored: BodyStorage::Off,
-        response_stored: BodyStorage::Off,
-        request: Vec::new(),
-        response: Vec::new(),
-        response_is_stream: false,
+        ..LogRow::new(id, context.identity.org.id, created_at, LogSource::Mcp)
     }
 }
 

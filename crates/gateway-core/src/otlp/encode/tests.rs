@@ -5,49 +5,26 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::llm::ProviderFormat;
-use crate::logs::{BodyStorage, LimitUses, LogLevel, Tokens};
+use crate::logs::{BodyStorage, Tokens};
 use crate::otlp::batch::Batch;
 use crate::otlp::proto::{Any, ExportTraceServiceRequest};
 
 fn row() -> LogRow {
     LogRow {
-        id: 7_000_000_000,
-        org_id: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(),
         request_id: "req-1".into(),
-        created_at: Timestamp(1_794_700_000_000),
-        level: LogLevel::Info,
-        source: LogSource::Proxy,
         provider: "gemini".into(),
         provider_format: Some(ProviderFormat::OpenAi),
         model: Some("gpt-4o".into()),
-        method: "POST".into(),
         path: "/v1/chat/completions".into(),
-        status: 200,
-        error_code: None,
         stream: true,
         latency_ms: 250,
         ttft_ms: Some(40),
         tokens: Some(Tokens { prompt: 10, completion: 5, cached: 3, reasoning: 2, ..Tokens::default() }),
-        usage_estimated: false,
         cost_usd: Some("0.001".parse().unwrap()),
-        unpriced: false,
-        prompt: None,
-        cache: None,
-        cache_marks: None,
-        cache_saved_usd: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
         attempts: vec![attempt("openai", Some(200), None)],
-        key_id: None,
-        app_id: None,
-        team_id: None,
         user: Some("ada".into()),
         session_id: Some("s-1".into()),
         metadata: Map::from_iter([("env".to_owned(), json!("prod")), ("n".to_owned(), json!(4))]),
-        traceparent: None,
-        compat: None,
-        operation: None,
-        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: json!({"model": "gpt-4o", "temperature": 0.5, "max_tokens": 99, "messages": [
@@ -58,7 +35,12 @@ fn row() -> LogRow {
             {"finish_reason": "length", "message": {"role": "assistant", "content": "hi"}}]})
         .to_string()
         .into_bytes(),
-        response_is_stream: false,
+        ..LogRow::new(
+            7_000_000_000,
+            "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(),
+            Timestamp(1_794_700_000_000),
+            LogSource::Proxy,
+        )
     }
 }
 

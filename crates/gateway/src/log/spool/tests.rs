@@ -3,54 +3,22 @@
 use super::record::read_record;
 use super::*;
 use gateway_core::ids::OrgId;
-use gateway_core::logs::{LimitUses, LogLevel, LogSource};
+use gateway_core::logs::LogSource;
 use gateway_core::time::Timestamp;
-use serde_json::Map;
 
 pub(crate) fn row(id: i64, body: &str) -> LogRow {
     LogRow {
-        id,
-        org_id: OrgId(uuid::Uuid::nil()),
         request_id: format!("request-{id}"),
-        created_at: Timestamp(1_794_700_000_000),
-        level: LogLevel::Info,
-        source: LogSource::Proxy,
         provider: "openai".into(),
-        provider_format: None,
         model: Some("gpt-4o".into()),
-        method: "POST".into(),
         path: "/v1/chat/completions".into(),
-        status: 200,
-        error_code: None,
-        stream: false,
         latency_ms: 12,
-        ttft_ms: None,
-        tokens: None,
-        usage_estimated: false,
         cost_usd: Some("0.000125".parse().unwrap()),
-        unpriced: false,
-        cache: None,
-        cache_marks: None,
-        cache_saved_usd: None,
-        queued_ms: None,
-        limits: LimitUses::default(),
-        attempts: Vec::new(),
-        key_id: None,
-        app_id: None,
-        team_id: None,
-        user: None,
-        session_id: None,
-        metadata: Map::new(),
-        prompt: None,
-        traceparent: None,
-        compat: None,
-        operation: None,
-        tool: None,
         request_stored: BodyStorage::Full,
         response_stored: BodyStorage::Full,
         request: body.as_bytes().to_vec(),
         response: format!("answer to {body}").into_bytes(),
-        response_is_stream: false,
+        ..LogRow::new(id, OrgId(uuid::Uuid::nil()), Timestamp(1_794_700_000_000), LogSource::Proxy)
     }
 }
 
