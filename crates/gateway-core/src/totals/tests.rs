@@ -167,6 +167,24 @@ fn damaged_packed_totals_add_nothing() {
 }
 
 #[test]
+fn totals_are_packed_as_earlier_versions_packed_them() {
+    let totals = Totals {
+        requests: 3,
+        prompt_tokens: 1_620,
+        completion_tokens: 180,
+        cost: 351_000_000,
+        priced: 2,
+        unpriced: 1,
+        errors: 1,
+        latencies: of(&[5, 5, 250]),
+        ..Totals::default()
+    };
+    let bucket = bucket_of(250);
+    let packed = format!("1794700800000 3 1620 180 351000000 2 1 1 0 260 5 250 5:2 {bucket}:1");
+    assert_eq!(totals.pack(1_794_700_800_000), packed);
+}
+
+#[test]
 fn sums_of_the_prompt_cache_are_packed_so_that_older_versions_skip_them() {
     let plain = Totals { requests: 1, latencies: of(&[250]), ..Totals::default() };
     assert!(!plain.pack(7).contains('~'));

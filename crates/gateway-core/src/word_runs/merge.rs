@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use super::sort::sort;
 use super::{MAX_ROWS, Posting, encode_part, level_of, part_of, parts_of, read_part};
 use crate::packed::Malformed;
 
@@ -50,8 +51,7 @@ pub fn merge_part(plan: &MergePlan, parts: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, M
         })?;
     }
     let encoded = postings.into_iter().map(|mut part| {
-        // The stable sort merges what is in order: the postings of each old part.
-        part.sort();
+        sort(&mut part, new_parts);
         part.dedup();
         encode_part(&part, plan.ids.len())
     });

@@ -9,6 +9,7 @@
 
 mod merge;
 mod part;
+mod sort;
 
 pub use merge::{MergePlan, merge_part};
 pub use part::{encode_part, read_part, rows_with};
@@ -118,7 +119,7 @@ impl Run {
             }
         }
         let parts = postings.into_iter().map(|mut part| {
-            part.sort_unstable();
+            sort::sort(&mut part, parts);
             part.dedup();
             encode_part(&part, rows.len())
         });
