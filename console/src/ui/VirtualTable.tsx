@@ -55,13 +55,17 @@ interface VirtualTableProps<Row> {
   /** Called when the user has set the width of a column. */
   onResize?: (key: string, width: number) => void
   choice?: GridChoice<Row>
+  /** A second line of each row, below all columns, where the width is too small for another column. */
+  secondLine?: { header: string; cell(row: Row): ReactNode } | undefined
 }
 
 const CHOICE_TRACK = '28px'
+const SECOND_LINE_HEIGHT = 22
 
 /** Virtualized grid: only visible rows are rendered. */
 export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
-  const { label, columns, rows, rowId, rowHeight, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer, order, onOrder, onResize, choice } = props
+  const { label, columns, rows, rowId, selected, onOpen, onMove, onEnd, onTop, fresh, topKey, footer, order, onOrder, onResize, choice, secondLine } = props
+  const rowHeight = props.rowHeight + (secondLine ? SECOND_LINE_HEIGHT : 0)
   const name = useId()
   const scroller = useRef<HTMLDivElement>(null)
   const virtual = useVirtualizer({
@@ -121,7 +125,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
       role="grid"
       aria-label={label}
       aria-rowcount={props.rowCount ?? rows.length + 1}
-      aria-colcount={columns.length + (choice ? 1 : 0)}
+      aria-colcount={columns.length + (choice ? 1 : 0) + (secondLine ? 1 : 0)}
       aria-activedescendant={at >= 0 && items.some((item) => item.index === at) ? `${name}-${String(selected)}` : undefined}
       tabIndex={0}
       className="min-h-0 flex-1 overflow-auto bg-surface focus-visible:-outline-offset-2"
@@ -138,6 +142,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
           {columns.map((column) => (
             <HeaderCell key={column.key} column={column} order={order} onOrder={onOrder} onDrag={(width) => setDrag(width === null ? null : { key: column.key, width })} onResize={onResize} />
           ))}
+          {secondLine && <div role="columnheader" className="sr-only">{secondLine.header}</div>}
         </div>
         <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>
           {items.map((item) => {
@@ -152,12 +157,12 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
                 aria-rowindex={item.index + 2}
                 aria-selected={id === selected}
                 data-row={id}
-                className={cx('absolute inset-x-0 top-0 grid cursor-pointer items-center border-b border-line px-2', id === selected ? 'bg-accent-soft' : 'hover:bg-sunken', fresh?.(row) && 'tint')}
+                className={cx('absolute inset-x-0 top-0 grid cursor-pointer items-center border-b border-line px-2', secondLine && 'content-center', id === selected ? 'bg-accent-soft' : 'hover:bg-sunken', fresh?.(row) && 'tint')}
                 style={{ gridTemplateColumns: template, height: item.size, transform: `translateY(${item.start}px)` }}
                 onClick={() => onOpen(row)}
               >
                 {choice && (
-                  <div role="gridcell" className="grid h-full place-items-center" onClick={(event) => event.stopPropagation()}>
+                  <div role="gridcell" className={cx('grid h-full place-items-center', secondLine && 'row-span-2')} onClick={(event) => event.stopPropagation()}>
                     <input type="checkbox" className="check" aria-label={choice.label(row)} checked={choice.ids.has(id)} onChange={(event) => choice.onToggle(row, (event.nativeEvent as MouseEvent).shiftKey)} />
                   </div>
                 )}
@@ -166,6 +171,11 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
                     {column.cell(row)}
                   </div>
                 ))}
+                {secondLine && (
+                  <div role="gridcell" className={cx('truncate px-2 text-muted', choice ? 'col-[2/-1]' : 'col-span-full')}>
+                    {secondLine.cell(row)}
+                  </div>
+                )}
               </div>
             )
           })}

@@ -18,7 +18,7 @@ import { SearchHits } from '@/ui/Marked'
 import { VirtualTable } from '@/ui/VirtualTable'
 import { WithLogDrawer } from './log/LogDrawer'
 import { Announcer } from './logs/Announcer'
-import { logColumns, visibleColumns } from './logs/columns'
+import { inputLine, logColumns, NARROW, visibleColumns } from './logs/columns'
 import { ColumnsMenu } from './logs/ColumnsMenu'
 import { firstOfDay } from './logs/days'
 import { ExportDialog } from './logs/ExportDialog'
@@ -80,8 +80,8 @@ export function Logs() {
   const isFirstOfDay = useMemo(() => (withDate && order.field === 'time' ? firstOfDay(rows, order.ascending, zone) : () => false), [withDate, order.field, order.ascending, rows, zone])
   const all = useMemo(() => {
     const named = (list: readonly { id: string; name: string }[] | undefined) => (id: string) => list?.find((one) => one.id === id)?.name ?? id.slice(0, 8)
-    return logColumns({ zone, withDate, keyName: named(keys.data?.keys), appName: named(apps.data?.apps), teamName: named(teams.data?.teams), providerColor, isFirstOfDay })
-  }, [zone, withDate, keys.data, apps.data, teams.data, providerColor, isFirstOfDay])
+    return logColumns({ zone, withDate, isNarrow: width < NARROW, keyName: named(keys.data?.keys), appName: named(apps.data?.apps), teamName: named(teams.data?.teams), providerColor, isFirstOfDay })
+  }, [zone, withDate, width < NARROW, keys.data, apps.data, teams.data, providerColor, isFirstOfDay])
   const wide = width >= SIDEBAR_FROM
   const showSidebar = wide && prefs.facets === 'open' && search.log === undefined
   const columns = visibleColumns(all, width - (showSidebar ? 224 : 0), prefs)
@@ -138,7 +138,7 @@ export function Logs() {
   const facets = <Facets query={text} effective={effective} from={bounds.from} to={bounds.span === null ? bounds.to : undefined} onQuery={setQuery} />
   return (
     <WithLogDrawer logId={search.log} words={words} tab={search.tab ?? 'conversation'} onTab={(tab) => set({ tab }, true)} onClose={() => set({ log: undefined, tab: undefined })}>
-      <Page fixed title="Logs" beside={live && <LiveBadge state={state} paused={paused} />}>
+      <Page fixed title="Logs" beside={live && !queryError && <LiveBadge state={state} paused={paused} />}>
         <div className="flex flex-col gap-2 px-4 pb-2">
           <QueryBox value={text} onChange={setQuery} error={queryError} inputRef={queryBox} />
           <Toolbar
@@ -196,6 +196,7 @@ export function Logs() {
                   order={order}
                   onOrder={(field) => set({ sort: nextSort(order, field as SortField) })}
                   onResize={(key, size) => setLogsPrefs({ widths: { ...prefs.widths, [key]: size } })}
+                  secondLine={inputLine(columns, width)}
                   choice={{ ids: selection.ids, label: (row) => `Select request ${row.id}`, onToggle: selection.toggle, onToggleAll: selection.toggleAll }}
                   fresh={(row) => latest.has(row.id)}
                   footer={list.isFetchingNextPage ? <SkeletonRows rows={2} height={ROW_HEIGHT[density]} /> : undefined}
@@ -211,7 +212,7 @@ export function Logs() {
             <PartialNote page={lastPage} busy={list.isFetchingNextPage} onMore={more} />
           </div>
         </div>
-        {selection.chosen.length > 0 ? (
+        {queryError ? null : selection.chosen.length > 0 ? (
           <SelectionBar rows={selection.chosen} ids={selection.ids} isAllLoaded={selection.chosen.length === rows.length} query={query} onExport={setExporting} onReplay={replay} onClear={selection.clear} />
         ) : (
           <p className="flex items-center gap-3 border-t border-line bg-surface px-4 py-1 text-xs text-muted tabular-nums">

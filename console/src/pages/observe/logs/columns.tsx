@@ -11,6 +11,8 @@ export interface ColumnContext {
   zone: Zone
   /** The range is longer than a day: times need a date. */
   withDate: boolean
+  /** The table is as narrow as on a phone. */
+  isNarrow: boolean
   keyName(id: string): string
   appName(id: string): string
   teamName(id: string): string
@@ -22,6 +24,14 @@ export interface ColumnContext {
 export interface LogColumn extends GridColumn<LogRow> {
   /** Table width in pixels from which the column is shown unless the user decides; null: only if chosen. */
   from: number | null
+}
+
+/** Width of the table in pixels below which a row has the input in a second line. */
+export const NARROW = 480
+
+/** The second line of a row in a narrow table, unless the input is a column. */
+export function inputLine(shown: readonly LogColumn[], width: number) {
+  return width < NARROW && !shown.some((column) => column.key === 'preview') ? { header: 'Input', cell: (row: LogRow) => <Input row={row} /> } : undefined
 }
 
 /** The columns that the user chose, and the ones that fit the width where nothing was chosen. */
@@ -37,13 +47,13 @@ export function isShown(column: LogColumn, width: number, chosen: LogsPrefs['col
   return chosen[column.key] ?? (column.from !== null && width >= column.from)
 }
 
-export function logColumns({ zone, withDate, keyName, appName, teamName, providerColor, isFirstOfDay }: ColumnContext): LogColumn[] {
-  const at = (row: LogRow) => (withDate ? `${time(row.created_at, zone, 'day')} ${time(row.created_at, zone, 'time')}` : time(row.created_at, zone, 'time'))
+export function logColumns({ zone, withDate, isNarrow, keyName, appName, teamName, providerColor, isFirstOfDay }: ColumnContext): LogColumn[] {
+  const at = (row: LogRow) => (withDate ? `${time(row.created_at, zone, 'day')} ${time(row.created_at, zone, isNarrow ? 'minute' : 'time')}` : time(row.created_at, zone, 'time'))
   return [
-    { key: 'time', header: 'Time', width: withDate ? '120px' : '76px', from: 0, sort: 'time', cell: (row) => <Time row={row} text={at(row)} title={time(row.created_at, zone, 'full')} first={isFirstOfDay(row)} /> },
+    { key: 'time', header: 'Time', width: !withDate ? '76px' : isNarrow ? '104px' : '132px', from: 0, sort: 'time', cell: (row) => <Time row={row} text={at(row)} title={time(row.created_at, zone, 'full')} first={isFirstOfDay(row)} /> },
     { key: 'status', header: 'Status', width: '64px', from: 0, cell: (row) => <HttpStatus status={row.status} code={row.error_code} short /> },
     { key: 'provider', header: 'Provider', width: '116px', from: 860, cell: (row) => <Provider row={row} color={providerColor(row.provider)} /> },
-    { key: 'model', header: 'Model', width: '150px', from: 0, cell: (row) => <code title={row.model ?? undefined}>{row.model ?? NO_VALUE}</code> },
+    { key: 'model', header: 'Model', width: isNarrow ? 'minmax(88px, 1fr)' : '150px', from: 0, cell: (row) => <code title={row.model ?? undefined}>{row.model ?? NO_VALUE}</code> },
     { key: 'preview', header: 'Input', width: 'minmax(140px, 1fr)', from: 560, cell: (row) => <Input row={row} /> },
     { key: 'output', header: 'Output', width: '240px', from: null, cell: (row) => <Output row={row} /> },
     { key: 'error', header: 'Error', width: '220px', from: null, cell: (row) => <Failed row={row} /> },
