@@ -2,6 +2,7 @@
 //! other types are stored as one of these.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use gateway_core::access::{Plan, Role};
 use gateway_core::accounts::KeyHash;
@@ -28,6 +29,8 @@ use crate::StoreError;
 #[derive(Debug, Clone)]
 pub enum Arg {
     Text(Option<String>),
+    /// A text without NUL characters that other parameters share.
+    Shared(Arc<str>),
     Int(Option<i64>),
     Real(Option<f64>),
     Bytes(Option<Vec<u8>>),
@@ -120,12 +123,14 @@ fn without_nul(text: String) -> String {
 }
 
 macro_rules! arguments {
-    ($($name:ident -> $arguments:ty;)+) => {$(
+    ($($name:ident -> $arguments:ty, $shared:expr;)+) => {$(
         pub(crate) fn $name(args: Vec<Arg>) -> Result<$arguments, StoreError> {
             let mut bound = <$arguments>::default();
+            bound.reserve(args.len(), 0);
             for arg in args {
                 match arg {
                     Arg::Text(value) => bound.add(value.map(without_nul)),
+                    Arg::Shared(text) => bound.add($shared(text)),
                     Arg::Int(value) => bound.add(value),
                     Arg::Real(value) => bound.add(value),
                     Arg::Bytes(value) => bound.add(value),
@@ -137,8 +142,8 @@ macro_rules! arguments {
     )+};
 }
 arguments! {
-    sqlite_arguments -> SqliteArguments;
-    postgres_arguments -> PgArguments;
+    sqlite_arguments -> SqliteArguments, std::convert::identity::<Arc<str>>;
+    postgres_arguments -> PgArguments, |text: Arc<str>| text.to_string();
 }
 
 /// The values of one column in many rows, bound as one array parameter. PostgreSQL only.
@@ -154,7 +159,7 @@ impl List {
     /// An empty list for values of the same type.
     pub(crate) fn of_kind(arg: &Arg) -> Self {
         match arg {
-            Arg::Text(_) => Self::Text(Vec::new()),
+            Arg::Text(_) | Arg::Shared(_) => Self::Text(Vec::new()),
             Arg::Int(_) => Self::Int(Vec::new()),
             Arg::Real(_) => Self::Real(Vec::new()),
             Arg::Bytes(_) => Self::Bytes(Vec::new()),
@@ -173,6 +178,7 @@ impl List {
     pub(crate) fn push(&mut self, arg: Arg) -> Result<(), StoreError> {
         match (self, arg) {
             (Self::Text(list), Arg::Text(value)) => list.push(value.map(without_nul)),
+            (Self::Text(list), Arg::Shared(text)) => list.push(Some(text.to_string())),
             (Self::Int(list), Arg::Int(value)) => list.push(value),
             (Self::Real(list), Arg::Real(value)) => list.push(value),
             (Self::Bytes(list), Arg::Bytes(value)) => list.push(value),

@@ -53,7 +53,13 @@ impl Bulk {
         let mut left = rows.len();
         while left > 0 {
             let Some(at) = SIZES.iter().position(|size| *size <= left) else { break };
-            let args: Vec<Arg> = rows.by_ref().take(SIZES[at]).flatten().collect();
+            let mut args: Vec<Arg> = Vec::new();
+            for row in rows.by_ref().take(SIZES[at]) {
+                if args.is_empty() {
+                    args.reserve_exact(row.len() * SIZES[at]);
+                }
+                args.extend(row);
+            }
             tx.exec(self.sqlite[at].as_str(), args).await?;
             left -= SIZES[at];
         }
@@ -118,7 +124,7 @@ pub(crate) fn id_list(values: impl IntoIterator<Item = i64>) -> String {
         if !text.is_empty() {
             text.push(',');
         }
-        text.push_str(&value.to_string());
+        text.push_str(itoa::Buffer::new().format(value));
     }
     text
 }

@@ -20,40 +20,54 @@ pub(super) const OTHER: &str = "other";
 
 pub(super) type ByKey<'a> = HashMap<RollupKey<'a>, Totals, FxBuildHasher>;
 
-/// Folds what is beyond the limits. Reads the roll-ups only for organizations that are close to a limit.
+/// Folds what is beyond the limits. None if all organizations are far from them, as almost always. Reads the roll-ups only
+/// for organizations that are close to a limit.
 pub(super) async fn fold<'a>(
     tx: &mut Tx,
-    by_key: ByKey<'a>,
+    by_key: &ByKey<'a>,
     days: &mut BatchDays,
     limits: LineLimits,
-) -> Result<ByKey<'a>, StoreError> {
-    let mut by_day: BTreeMap<(OrgId, i64), Vec<(RollupKey<'a>, Totals)>> = BTreeMap::new();
-    for (key, totals) in by_key {
-        by_day.entry((key.org, key.day())).or_default().push((key, totals));
+) -> Result<Option<ByKey<'a>>, StoreError> {
+    let mut keys_of_days: BTreeMap<(OrgId, i64), usize> = BTreeMap::new();
+    for key in by_key.keys() {
+        *keys_of_days.entry((key.org, key.day())).or_default() += 1;
     }
-    let mut folded = ByKey::default();
-    for ((org, day), mut keys) in by_day {
+    keys_of_days.retain(|(org, day), keys| {
+        let counts = *days.counts(*org, *day);
+        let most = |cubes: usize| i64::try_from(*keys * cubes).unwrap_or(i64::MAX);
+        counts.user_lines.saturating_add(most(2)) > limits.by_user
+            || counts.model_lines.saturating_add(most(5)) > limits.by_model
+    });
+    if keys_of_days.is_empty() {
+        return Ok(None);
+    }
+    let (mut folded, mut close) = (ByKey::default(), BTreeMap::new());
+    for (key, totals) in by_key {
+        let day = (key.org, key.day());
+        if keys_of_days.contains_key(&day) {
+            let keys: &mut Vec<(RollupKey<'a>, Totals)> = close.entry(day).or_default();
+            keys.push((*key, totals.clone()));
+        } else {
+            folded.insert(*key, totals.clone());
+        }
+    }
+    for ((org, day), mut keys) in close {
         let counts = *days.counts(org, day);
-        let most = |cubes: usize| i64::try_from(keys.len() * cubes).unwrap_or(i64::MAX);
-        let is_close = counts.user_lines.saturating_add(most(2)) > limits.by_user
-            || counts.model_lines.saturating_add(most(5)) > limits.by_model;
-        if is_close {
-            let mut lines = Lines {
-                known: known_lines(tx, day, &keys).await?,
-                left_by_user: limits.by_user - counts.user_lines,
-                left_by_model: limits.by_model - counts.model_lines,
-            };
-            // What is frequent is kept rather than what is rare.
-            keys.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.requests));
-            for (key, _) in &mut keys {
-                lines.admit(key);
-            }
+        let mut lines = Lines {
+            known: known_lines(tx, day, &keys).await?,
+            left_by_user: limits.by_user - counts.user_lines,
+            left_by_model: limits.by_model - counts.model_lines,
+        };
+        // What is frequent is kept rather than what is rare.
+        keys.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.requests));
+        for (key, _) in &mut keys {
+            lines.admit(key);
         }
         for (key, totals) in keys {
             folded.entry(key).or_default().add(&totals);
         }
     }
-    Ok(folded)
+    Ok(Some(folded))
 }
 
 /// The lines that the day has already.

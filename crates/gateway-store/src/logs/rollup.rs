@@ -3,7 +3,7 @@
 //! The same rows are added up in several cubes, each with its own set of dimensions. A query reads the smallest cube
 //! that has the columns it filters and groups by.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
 use gateway_core::ids::{AppId, KeyId, OrgId, TeamId};
@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
-use super::columns::clean;
+use super::columns::{clean, cleaned};
 use super::days::{BatchDays, LineLimits};
 use super::{closed_days, fold};
 use crate::row::{Arg, args};
@@ -61,24 +61,25 @@ impl Cube {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Dims {
+/// The columns of a line. They are those of a row: what names the line is only made of them once per batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Dims<'a> {
     cube: Cube,
     org: OrgId,
-    provider: Option<String>,
-    model: Option<String>,
-    key: Option<String>,
-    app: Option<String>,
-    team: Option<String>,
-    user: Option<String>,
-    status: Option<i64>,
-    prompt: Option<String>,
+    provider: Option<&'a str>,
+    model: Option<&'a str>,
+    key: Option<KeyId>,
+    app: Option<AppId>,
+    team: Option<TeamId>,
+    user: Option<&'a str>,
+    status: Option<u16>,
+    prompt: Option<&'a str>,
     /// Set for the gateway's own calls, and for ingested spans in the cubes that spending is read from.
     source: Option<&'static str>,
 }
 
-impl Dims {
-    pub(super) fn of(rows: &RollupKey<'_>, cube: Cube) -> Self {
+impl<'a> Dims<'a> {
+    pub(super) fn of(rows: &RollupKey<'a>, cube: Cube) -> Self {
         let has_model = matches!(cube, Cube::Models | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let has_key = matches!(cube, Cube::Keys | Cube::Whole | Cube::UsersWhole | Cube::Prompts);
         let has_user = cube.has_user();
@@ -88,21 +89,26 @@ impl Dims {
         Self {
             cube,
             org: rows.org,
-            provider: has_model.then(|| clean(rows.provider)),
-            model: rows.model.filter(|_| has_model).map(clean),
-            key: rows.key.filter(|_| has_key).map(|id| id.to_string()),
-            app: rows.app.filter(|_| has_key).map(|id| id.to_string()),
-            team: rows.team.filter(|_| has_key).map(|id| id.to_string()),
-            user: rows.user.filter(|_| has_user).map(clean),
-            status: (!has_user && prompt.is_none()).then(|| i64::from(rows.status)),
-            prompt: prompt.map(clean),
+            provider: has_model.then_some(rows.provider),
+            model: rows.model.filter(|_| has_model),
+            key: rows.key.filter(|_| has_key),
+            app: rows.app.filter(|_| has_key),
+            team: rows.team.filter(|_| has_key),
+            user: rows.user.filter(|_| has_user),
+            status: (!has_user && prompt.is_none()).then_some(rows.status),
+            prompt,
             source: source.map(LogSource::as_str),
         }
     }
 
+    /// The id of the line: a digest of its columns as they are stored. Texts that are stored alike have one line.
     pub(super) fn id(&self) -> i64 {
         let Self { cube, org, provider, model, key, app, team, user, status, prompt, source } = self;
         let (cube, org) = (cube.number().to_string(), org.to_string());
+        let [provider, model, user, prompt] = [provider, model, user, prompt].map(|text| text.map(cleaned));
+        let key = key.map(|id| id.to_string());
+        let app = app.map(|id| id.to_string());
+        let team = team.map(|id| id.to_string());
         let status = status.map(|status| status.to_string());
         let mut columns = vec![
             Some(cube.as_str()),
@@ -124,6 +130,8 @@ impl Dims {
 
     fn columns(self, id: i64) -> Vec<Arg> {
         let Self { cube, org, provider, model, key, app, team, user, status, prompt, source } = self;
+        let [provider, model, user, prompt] = [provider, model, user, prompt].map(|text| text.map(clean));
+        let status = status.map(i64::from);
         args![id, org, cube.number(), provider, model, key, app, team, user, status, prompt, source]
     }
 }
@@ -171,40 +179,64 @@ impl<'a> RollupKey<'a> {
     }
 }
 
+/// The sums of new rows. They are made before the lock of usage is taken: other writers wait for it.
+pub(super) struct NewSums<'a> {
+    by_key: fold::ByKey<'a>,
+    dims: HashMap<i64, Dims<'a>, FxBuildHasher>,
+    grains: BTreeMap<Grain, Sums>,
+}
+
+impl<'a> NewSums<'a> {
+    pub(super) fn of(rows: &[&'a LogRow]) -> Self {
+        let mut by_key = fold::ByKey::default();
+        for row in rows {
+            by_key.entry(RollupKey::of(row)).or_default().add_row(row);
+        }
+        Self::of_keys(by_key)
+    }
+
+    /// Rows are summed by line first: most lines have several keys, and the id of a line is dear.
+    fn of_keys(by_key: fold::ByKey<'a>) -> Self {
+        let mut hours: HashMap<(i64, Dims<'a>), Totals, FxBuildHasher> = HashMap::default();
+        for (key, totals) in &by_key {
+            for cube in Cube::of(key) {
+                hours.entry((key.hour, Dims::of(key, cube))).or_default().add(totals);
+            }
+        }
+        let mut dims = HashMap::default();
+        let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
+        for ((hour, line), totals) in hours {
+            let id = line.id();
+            dims.insert(id, line);
+            let day = (hour.div_euclid(DAY) * DAY, id);
+            grains.entry(Grain::Days).or_default().entry(day).or_default().add(&totals);
+            grains.entry(line.cube.hours()).or_default().entry((hour, id)).or_default().add(&totals);
+        }
+        Self { by_key, dims, grains }
+    }
+}
+
 /// Adds new rows to all roll-ups, and their new lines to the counts of their days. The caller holds the lock of usage.
 pub(super) async fn add(
     tx: &mut Tx,
-    rows: &[&LogRow],
+    mut new: NewSums<'_>,
     days: &mut BatchDays,
     limits: LineLimits,
 ) -> Result<(), StoreError> {
-    let mut by_key = fold::ByKey::default();
-    for row in rows {
-        by_key.entry(RollupKey::of(row)).or_default().add_row(row);
+    if let Some(folded) = fold::fold(tx, &new.by_key, days, limits).await? {
+        new = NewSums::of_keys(folded);
     }
-    let by_key = fold::fold(tx, by_key, days, limits).await?;
-    let mut dims: HashMap<Dims, i64, FxBuildHasher> = HashMap::default();
-    let mut grains: BTreeMap<Grain, Sums> = BTreeMap::new();
-    for (key, totals) in &by_key {
-        for cube in Cube::of(key) {
-            let id = *dims.entry(Dims::of(key, cube)).or_insert_with_key(Dims::id);
-            for (grain, length) in [(cube.hours(), HOUR), (Grain::Days, DAY)] {
-                let sums = grains.entry(grain).or_default();
-                sums.entry((key.hour.div_euclid(length) * length, id)).or_default().add(totals);
-            }
-        }
-    }
+    let NewSums { dims, mut grains, .. } = new;
     let models: BTreeSet<i64> =
-        dims.iter().filter(|(dims, _)| dims.cube == Cube::Models).map(|(_, id)| *id).collect();
+        dims.iter().filter(|(_, dims)| dims.cube == Cube::Models).map(|(id, _)| *id).collect();
     let by_model = grains.get(&Grain::Days).into_iter().flatten().filter(|((_, id), _)| models.contains(id));
     let by_model: Vec<(i64, i64, Totals)> =
         by_model.map(|((day, id), totals)| (*id, *day, totals.clone())).collect();
     closed_days::add_late(tx, &by_model).await?;
     let found = add_stored(tx, &mut grains).await?;
-    let owners: HashMap<i64, &Dims, FxBuildHasher> = dims.iter().map(|(dims, id)| (*id, dims)).collect();
     for (day, id) in grains.get(&Grain::Days).into_iter().flat_map(Sums::keys) {
         if !found.contains(&(*day, *id))
-            && let Some(dims) = owners.get(id)
+            && let Some(dims) = dims.get(id)
         {
             let counts = days.counts(dims.org, *day);
             *(if dims.cube.has_user() { &mut counts.user_lines } else { &mut counts.model_lines }) += 1;
@@ -214,10 +246,10 @@ pub(super) async fn add(
         let lines = sums.iter().map(|((at, id), totals)| args![*id, *at, totals.pack(*at)]);
         grain.upsert().run(tx, lines).await?;
     }
-    let known: BTreeSet<i64> = found.into_iter().map(|(_, id)| id).collect();
-    let mut unknown: Vec<(Dims, i64)> = dims.into_iter().filter(|(_, id)| !known.contains(id)).collect();
-    unknown.sort_unstable_by_key(|(_, id)| *id);
-    DIMS.run(tx, unknown.into_iter().map(|(dims, id)| dims.columns(id))).await
+    let known: HashSet<i64, FxBuildHasher> = found.into_iter().map(|(_, id)| id).collect();
+    let mut unknown: Vec<(i64, Dims<'_>)> = dims.into_iter().filter(|(id, _)| !known.contains(id)).collect();
+    unknown.sort_unstable_by_key(|(id, _)| *id);
+    DIMS.run(tx, unknown.into_iter().map(|(id, dims)| dims.columns(id))).await
 }
 
 /// Totals by start of the hour or day and by dimension id.
@@ -255,22 +287,24 @@ impl Grain {
 }
 
 /// Adds the stored totals to the new ones. Returns the days and dimension ids that had totals. One statement reads all
-/// grains, because readers wait for the batch and each statement waits for a core on a busy machine.
+/// grains, because readers wait for the batch and each statement waits for a core on a busy machine. It returns the lines
+/// of a grain as one text, because there are as many as rows, and a column of a row costs more than all of a line.
 async fn add_stored(
     tx: &mut Tx,
     new: &mut BTreeMap<Grain, Sums>,
-) -> Result<BTreeSet<(i64, i64)>, StoreError> {
+) -> Result<HashSet<(i64, i64), FxBuildHasher>, StoreError> {
     let read = |(number, grain): (usize, Grain)| {
         let (at, ids) = (2 * number + 1, in_ids(tx.dialect(), "dim_id", 2 * number + 2));
         let (grain, table) = (grain.number(), grain.table());
         format!(
-            "SELECT CAST({grain} AS BIGINT) AS grain, at, dim_id, totals FROM {table} WHERE at = ${at} AND {ids}"
+            "SELECT CAST({grain} AS BIGINT) AS grain, string_agg(CAST(dim_id AS TEXT) || ':' || totals, ';') AS lines \
+             FROM {table} WHERE at = ${at} AND {ids}"
         )
     };
     let sql = Grain::EACH.into_iter().enumerate().map(read).collect::<Vec<_>>().join(" UNION ALL ");
     let times: Vec<Vec<i64>> =
         Grain::EACH.iter().map(|grain| new.get(grain).map(times_of).unwrap_or_default()).collect();
-    let mut known = BTreeSet::new();
+    let mut known = HashSet::default();
     // Almost always one hour and its day.
     for round in 0..times.iter().map(Vec::len).max().unwrap_or(0) {
         let mut args = Vec::with_capacity(2 * times.len());
@@ -281,13 +315,21 @@ async fn add_stored(
             args.extend(args![at.unwrap_or_default(), list]);
         }
         for row in tx.all(AssertSqlSafe(sql.clone()), args).await? {
-            let (grain, line): (i64, (i64, i64)) = (row.get("grain")?, (row.get("at")?, row.get("dim_id")?));
-            let Some(grain) = Grain::EACH.into_iter().find(|one| one.number() == grain) else { continue };
-            if grain == Grain::Days {
-                known.insert(line);
-            }
-            if let Some(totals) = new.get_mut(&grain).and_then(|sums| sums.get_mut(&line)) {
-                totals.add_packed(&row.get::<String>("totals")?);
+            let grain: i64 = row.get("grain")?;
+            let Some(at) = Grain::EACH.into_iter().position(|one| one.number() == grain) else { continue };
+            let (grain, Some(at)) = (Grain::EACH[at], times[at].get(round).copied()) else { continue };
+            let (Some(sums), Some(lines)) = (new.get_mut(&grain), row.get::<Option<String>>("lines")?) else {
+                continue;
+            };
+            for (id, totals) in lines.split(';').filter_map(|line| line.split_once(':')) {
+                let Ok(id) = id.parse() else { continue };
+                let line = (at, id);
+                if let Some(sum) = sums.get_mut(&line) {
+                    sum.add_packed(totals);
+                    if grain == Grain::Days {
+                        known.insert(line);
+                    }
+                }
             }
         }
     }

@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 use gateway_core::ids::{KeyId, OrgId};
 use gateway_core::logs::{LogRow, first_log_id, log_id_time};
 use gateway_core::time::{MINUTE, Timestamp};
-use gateway_core::totals::{Totals, digest, known_cost};
+use gateway_core::totals::{bounded_tokens, cost_units, digest, is_error, known_cost};
 use rustc_hash::FxBuildHasher;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
-use super::columns::clean;
+use super::columns::{clean, cleaned};
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
 use crate::row::{Arg, List, args, json as json_arg};
@@ -69,16 +69,19 @@ impl Session {
 
     fn add(&mut self, row: &LogRow) {
         let at = log_id_time(row.id);
-        let totals = Totals::from_row(row);
+        let tokens = row.tokens.unwrap_or_default();
+        let cost = row.cost_usd.map(cost_units);
         self.first_id = self.first_id.min(row.id);
         self.started_at = self.started_at.min(at);
         self.last_seen_at = self.last_seen_at.max(at);
         self.requests += 1;
-        self.tokens = self.tokens.saturating_add(totals.total_tokens());
-        self.cost = self.cost.saturating_add(totals.cost);
-        self.priced += totals.priced;
-        self.unpriced += totals.unpriced;
-        self.errors += totals.errors;
+        for count in [tokens.prompt, tokens.completion] {
+            self.tokens = self.tokens.saturating_add(bounded_tokens(count));
+        }
+        self.cost = self.cost.saturating_add(cost.unwrap_or(0));
+        self.priced += i64::from(cost.is_some());
+        self.unpriced += i64::from(row.unpriced);
+        self.errors += i64::from(is_error(row));
         add_name(&mut self.providers, &row.provider);
         if let Some(model) = &row.model {
             add_name(&mut self.models, model);
@@ -150,7 +153,7 @@ pub(super) async fn correct(
 struct SessionCache {
     sessions: Vec<Session>,
     touched: Vec<bool>,
-    by_id: HashMap<(OrgId, String), usize>,
+    by_id: HashMap<OrgId, HashMap<String, usize>, FxBuildHasher>,
     by_owner: HashMap<i64, Vec<usize>>,
     owners: Owners,
 }
@@ -172,11 +175,10 @@ impl Owners {
 impl SessionCache {
     fn insert(&mut self, session: Session) -> usize {
         let at = self.sessions.len();
-        let key = (session.org_id, session.id.clone());
-        if let Some(there) = self.by_id.get(&key) {
-            return *there;
+        if let Some(there) = self.named_at(session.org_id, &session.id) {
+            return there;
         }
-        self.by_id.insert(key, at);
+        self.by_id.entry(session.org_id).or_default().insert(session.id.clone(), at);
         if let Some(owner) = session.owner {
             self.by_owner.entry(owner).or_default().push(at);
         }
@@ -190,7 +192,7 @@ impl SessionCache {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
             let at = match &row.session_id {
-                Some(id) => self.named(row, clean(id)),
+                Some(id) => self.named(row, &cleaned(id)),
                 None => self.automatic(row),
             };
             self.sessions[at].add(row);
@@ -200,10 +202,14 @@ impl SessionCache {
         ids
     }
 
-    fn named(&mut self, row: &LogRow, id: String) -> usize {
-        match self.by_id.get(&(row.org_id, id.clone())) {
-            Some(at) => *at,
-            None => self.insert(Session::begin(row, id, None)),
+    fn named_at(&self, org: OrgId, id: &str) -> Option<usize> {
+        self.by_id.get(&org)?.get(id).copied()
+    }
+
+    fn named(&mut self, row: &LogRow, id: &str) -> usize {
+        match self.named_at(row.org_id, id) {
+            Some(at) => at,
+            None => self.insert(Session::begin(row, id.to_owned(), None)),
         }
     }
 

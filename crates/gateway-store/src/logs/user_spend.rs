@@ -13,6 +13,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::logs::{LogRow, LogSource};
 use gateway_core::time::{DAY, Timestamp};
 use gateway_core::totals::{cost_units, digest};
+use rustc_hash::FxBuildHasher;
 use sqlx::AssertSqlSafe;
 
 use super::bulk::{Bulk, id_list, in_ids};
@@ -61,13 +62,16 @@ pub(super) async fn add(
     days: &mut BatchDays,
     max_lines: i64,
 ) -> Result<(), StoreError> {
-    let mut new: BTreeMap<i64, BTreeMap<(OrgId, i64), Spend>> = BTreeMap::new();
+    let mut by_user: HashMap<(i64, OrgId, &str), Spend, FxBuildHasher> = HashMap::default();
     for row in rows.iter().filter(|row| row.source != LogSource::Otel) {
         let spend = Spend { cost: row.cost_usd.map_or(0, cost_units), unpriced: i64::from(row.unpriced) };
         if let Some(user) = row.user.as_deref().filter(|_| spend != Spend::default()) {
-            let line = (row.org_id, id_of(row.org_id, user));
-            new.entry(day_of(row)).or_default().entry(line).or_default().add(spend);
+            by_user.entry((day_of(row), row.org_id, user)).or_default().add(spend);
         }
+    }
+    let mut new: BTreeMap<i64, BTreeMap<(OrgId, i64), Spend>> = BTreeMap::new();
+    for ((day, org, user), spend) in by_user {
+        new.entry(day).or_default().entry((org, id_of(org, user))).or_default().add(spend);
     }
     for (day, lines) in new {
         let known = known_lines(tx, day, &lines).await?;

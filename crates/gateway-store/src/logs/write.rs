@@ -124,7 +124,7 @@ async fn insert(
     let sessions = sessions::join(tx, &batch.stored()).await?;
     let bodies = batch.store(tx, &sessions, texts).await?;
     kill_point(KillPoint::RowsInserted);
-    batch.count(tx, &mut days, limits.lines).await?;
+    batch.count(tx, batch.sums(), &mut days, limits.lines).await?;
     Ok(batch.written(bodies, &days))
 }
 

@@ -10,10 +10,11 @@ use sqlx::AssertSqlSafe;
 
 use super::{BodyBytes, Written};
 use crate::logs::bulk::{id_list, in_ids};
-use crate::logs::columns::{ROWS, values_of};
+use crate::logs::columns::{COMMON_ROWS, ROWS, SharedTexts, is_common, values_of};
 use crate::logs::days::{Admission, BatchDays, BatchLimits, COUNTED, LineLimits};
+use crate::logs::rollup::{self, NewSums};
 use crate::logs::texts::{BatchTexts, Texts, has_bodies};
-use crate::logs::{batches, bodies, purge, rollup, user_spend, words};
+use crate::logs::{batches, bodies, purge, user_spend, words};
 use crate::row::args;
 use crate::{StoreError, Tx, exports};
 
@@ -122,11 +123,16 @@ impl<'a> Batch<'a> {
             blocks = bodies::blocks(new.iter().copied());
             block_of = bodies::by_row(&blocks);
         }
-        let values = new.iter().zip(sessions).zip(&texts);
-        let values = values.map(|((row, session), texts)| {
-            values_of(row, session, texts.preview.clone(), block_of.get(&row.id).copied())
-        });
-        ROWS.run(tx, values).await?;
+        let mut shared = SharedTexts::default();
+        let all = new.iter().zip(sessions).zip(&texts);
+        let (common, others): (Vec<_>, Vec<_>) = all.partition(|((row, _), _)| is_common(row));
+        for (rows, insert) in [(common, &COMMON_ROWS), (others, &ROWS)] {
+            let values = rows.into_iter().map(|((row, session), texts)| {
+                let block = block_of.get(&row.id).copied();
+                values_of(row, session, texts.preview.clone(), block, &mut shared)
+            });
+            insert.run(tx, values).await?;
+        }
         let stored = BodyBytes {
             whole: new.iter().map(|row| (row.request.len() + row.response.len()) as u64).sum(),
             compressed: blocks.iter().map(|block| block.bytes.len() as u64).sum(),
@@ -146,18 +152,24 @@ impl<'a> Batch<'a> {
         Ok(stored)
     }
 
+    /// The sums of the rows, for `count`.
+    pub(super) fn sums(&self) -> NewSums<'a> {
+        NewSums::of(&self.all)
+    }
+
     /// Adds the rows to what they share with other batches, except for the sessions. The caller holds the lock of usage,
     /// and the days were read under it.
     pub(super) async fn count(
         &self,
         tx: &mut Tx,
+        sums: NewSums<'_>,
         days: &mut BatchDays,
         lines: LineLimits,
     ) -> Result<(), StoreError> {
         if !self.stored.is_empty() {
             batches::add(tx, &self.stored()).await?;
         }
-        rollup::add(tx, &self.all, days, lines).await?;
+        rollup::add(tx, sums, days, lines).await?;
         user_spend::add(tx, &self.all, days, lines.spenders).await?;
         days.write(tx).await
     }

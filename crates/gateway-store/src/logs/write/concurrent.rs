@@ -58,6 +58,7 @@ async fn insert(
     let batch = Batch::admit(new, &mut texts, &mut expected, limits);
     let guessed = sessions::guess(tx, &batch.stored()).await?;
     let bodies = batch.store(tx, &guessed, texts).await?;
+    let sums = batch.sums();
     kill_point(KillPoint::RowsInserted);
 
     locks::lock_usage(tx).await?;
@@ -68,7 +69,7 @@ async fn insert(
     let stored = batch.stored();
     let joined = sessions::join(tx, &stored).await?;
     sessions::correct(tx, &stored, (&guessed, &joined)).await?;
-    batch.count(tx, &mut days, limits.lines).await?;
+    batch.count(tx, sums, &mut days, limits.lines).await?;
     Ok(Some(batch.written(bodies, &days)))
 }
 
