@@ -61,7 +61,7 @@ test('a view is saved, shared, renamed and deleted, and others open it', async (
   await count(page, 2)
   await menu(page, 'Ada').click()
   await item(page, 'Delete…').click()
-  await page.getByRole('dialog').getByText('disappears for everybody').waitFor()
+  await page.getByRole('dialog').getByText('disappears for everyone').waitFor()
   await page.getByRole('dialog').getByRole('button', { name: 'Delete view' }).click()
   await menu(page, 'Views').waitFor()
   assert.deepEqual(await stored(), [])
@@ -121,18 +121,25 @@ test('views that are only in this browser are offered for saving, and what fails
   page.clean({ allow: /409/ })
 })
 
-test('sessions and usage have views of their own', async () => {
-  for (const [path, name] of [['/sessions', 'Sessions of ada'], ['/usage', 'Usage of ada']]) {
-    const page = await openPage(shared.browser, shared.gateway, { person: owner, path: `${path}?query=user%3Aada` })
+test('sessions and usage have views of their own, and usage is grouped as it was', async () => {
+  for (const [path, name] of [['/sessions?', 'Sessions of ada'], ['/usage?by=provider&', 'Usage of ada']]) {
+    const page = await openPage(shared.browser, shared.gateway, { person: owner, path: `${path}query=user%3Aada` })
     await menu(page, 'Views').click()
     await item(page, 'Save this view…').click()
     await page.getByRole('dialog').getByLabel('Name').fill(name)
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
     await menu(page, name).click()
-    await inspect(page, `views${path.replace('/', '-')}`)
+    await inspect(page, `views-${path.split(/\W/)[1]}`)
     assert.equal(await page.getByRole('menuitem', { name: 'Old one' }).count(), 0, 'views of another page')
     await item(page, /^All/).click()
     await waitFor('the page without a query', async () => !page.url().includes('query='))
     page.clean()
   }
+  const page = await openPage(shared.browser, shared.gateway, { person: owner, path: '/usage' })
+  await page.getByRole('region', { name: 'Usage by model' }).waitFor()
+  await menu(page, 'All requests').click()
+  await item(page, 'Usage of ada').click()
+  await page.getByRole('region', { name: 'Usage by provider' }).getByRole('row', { name: /^sandbox/ }).waitFor()
+  await menu(page, 'Usage of ada').waitFor()
+  page.clean()
 })

@@ -6,11 +6,11 @@ test('only the parameters of a view are taken from an address', () => {
 })
 
 test('an address becomes a view and back', () => {
-  const addresses: ViewSearch[] = [{}, { query: 'status:error', sort: 'latency' }, { range: '7d' }, { query: 'a', from: '2026-01-01T00:00:00.000Z', to: '2026-01-02T00:00:00.000Z' }]
+  const addresses: ViewSearch[] = [{}, { query: 'status:error', sort: 'latency' }, { by: 'user', sort: 'requests' }, { range: '7d' }, { query: 'a', from: '2026-01-01T00:00:00.000Z', to: '2026-01-02T00:00:00.000Z' }]
   for (const search of addresses) {
     expect(searchOf(contentOf(search))).toEqual(search)
   }
-  expect(contentOf({})).toEqual({ query: '', sort: null, range: null })
+  expect(contentOf({})).toEqual({ query: '', sort: null, by: null, range: null })
   expect(contentOf({ from: '2026-01-01T00:00:00.000Z', to: '2026-01-02T00:00:00.000Z', range: '7d' }).range).toBe('2026-01-01T00:00:00.000Z..2026-01-02T00:00:00.000Z')
 })
 
@@ -26,5 +26,8 @@ test('a view without a range is shown in every range, one with a range only in i
   expect(isShowing({ range: '7d', sort: 'cost', query: 'a' }, { query: 'a', sort: 'cost', range: '7d' })).toBe(true)
   expect(isShowing({ query: 'status:error' }, { ...errors, range: '7d' })).toBe(false)
   expect(isShowing({ query: 'status:error', sort: 'cost' }, errors)).toBe(false)
+  expect(isShowing({ query: 'status:error', by: 'user' }, errors)).toBe(true)
+  expect(isShowing({ query: 'status:error', by: 'user' }, { ...errors, by: 'user' })).toBe(true)
+  expect(isShowing({ query: 'status:error' }, { ...errors, by: 'user' })).toBe(false)
   expect(isShowing({ query: 'source:*' }, { own: 'show' })).toBe(true)
 })

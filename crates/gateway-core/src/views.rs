@@ -1,5 +1,5 @@
-//! Saved views: a query with its order, range and columns under a name, for a page of the console. A view belongs to who
-//! made it, and is private unless it is shared with the organization.
+//! Saved views: a query with its order, grouping, range and columns under a name, for a page of the console. A view belongs
+//! to who made it, and is private unless it is shared with the organization.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,14 @@ impl ViewPage {
             Self::Sessions => &[],
         }
     }
+
+    /// What its rows can be grouped by.
+    fn groups(self) -> &'static [&'static str] {
+        match self {
+            Self::Usage => &["model", "provider", "key", "team", "app", "user", "prompt", "error", "tool"],
+            Self::Logs | Self::Sessions => &[],
+        }
+    }
 }
 
 /// What a view shows.
@@ -56,6 +64,8 @@ pub struct Definition {
     pub query: String,
     pub columns: Option<Vec<String>>,
     pub sort: Option<String>,
+    /// What usage is grouped by. Views from before it existed have none.
+    pub by: Option<String>,
     pub range: Option<String>,
 }
 
@@ -78,6 +88,9 @@ impl Definition {
         }
         if let Some(sort) = &self.sort {
             check_sort(page, sort).map_err(|why| ("sort", why))?;
+        }
+        if let Some(by) = &self.by {
+            check_group(page, by).map_err(|why| ("by", why))?;
         }
         if !self.range.as_deref().is_none_or(is_range) {
             let why = "must be a span such as 30m, 24h or 7d, one of today, yesterday, this-month and last-month, or \
@@ -119,6 +132,18 @@ fn check_sort(page: ViewPage, sort: &str) -> Result<(), String> {
     })
 }
 
+fn check_group(page: ViewPage, by: &str) -> Result<(), String> {
+    let groups = page.groups();
+    if groups.contains(&by) {
+        return Ok(());
+    }
+    Err(if groups.is_empty() {
+        format!("must be absent: {} are not grouped", page.as_str())
+    } else {
+        format!("must be one of {}", groups.join(", "))
+    })
+}
+
 fn is_range(text: &str) -> bool {
     if let Some((from, to)) = text.split_once("..") {
         let time = |text: &str| text.parse::<Timestamp>().ok();
@@ -134,7 +159,7 @@ mod tests {
     use super::*;
 
     fn view() -> Definition {
-        Definition { query: String::new(), columns: None, sort: None, range: None }
+        Definition { query: String::new(), columns: None, sort: None, by: None, range: None }
     }
 
     fn wrong(page: ViewPage, change: impl Fn(&mut Definition)) -> Option<&'static str> {
@@ -165,6 +190,24 @@ mod tests {
         assert_eq!(sorted(ViewPage::Usage, "latency"), Some("sort"));
         assert_eq!(sorted(ViewPage::Sessions, "time"), Some("sort"));
         assert_eq!(wrong(ViewPage::Sessions, |_| {}), None);
+    }
+
+    #[test]
+    fn only_usage_is_grouped() {
+        let grouped = |page, by: &str| wrong(page, |view| view.by = Some(by.into()));
+        for by in ["model", "user", "tool"] {
+            assert_eq!(grouped(ViewPage::Usage, by), None, "{by}");
+        }
+        assert_eq!(grouped(ViewPage::Usage, "colour"), Some("by"));
+        assert_eq!(grouped(ViewPage::Logs, "model"), Some("by"));
+        assert_eq!(grouped(ViewPage::Sessions, "model"), Some("by"));
+    }
+
+    #[test]
+    fn a_view_without_a_group_can_be_read() {
+        let stored = r#"{"query": "status:error", "columns": null, "sort": null, "range": "7d"}"#;
+        let read: Definition = serde_json::from_str(stored).unwrap();
+        assert_eq!(read, Definition { query: "status:error".into(), range: Some("7d".into()), ..view() });
     }
 
     #[test]

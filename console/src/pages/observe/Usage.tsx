@@ -26,7 +26,8 @@ export function Usage() {
     <ViewsMenu
       page="usage"
       standard={STANDARD_VIEWS}
-      current={viewSearchOf(search)}
+      // The page groups by model unless the address says otherwise.
+      current={viewSearchOf({ ...search, by: search.by ?? 'model' })}
       onOpen={(next) => void navigate({ search: ({ by }) => ({ by, ...(search.range && { range: search.range }), ...next }) })}
     />
   )

@@ -48,6 +48,7 @@ struct ViewView {
     query: String,
     columns: Option<Vec<String>>,
     sort: Option<String>,
+    by: Option<String>,
     range: Option<String>,
     shared: bool,
     /// The id of the user or key that made it.
@@ -60,7 +61,7 @@ impl From<StoredView> for ViewView {
     fn from(view: StoredView) -> Self {
         let StoredView { id, org_id: _, owner, name, page, definition, shared, created_at, updated_at } =
             view;
-        let Definition { query, columns, sort, range } = definition;
+        let Definition { query, columns, sort, by, range } = definition;
         Self {
             id,
             name,
@@ -68,6 +69,7 @@ impl From<StoredView> for ViewView {
             query,
             columns,
             sort,
+            by,
             range,
             shared,
             created_by: owner,
@@ -123,6 +125,8 @@ struct NewView {
     /// For `logs`: `time`, `latency`, `cost` or `tokens`; for `usage`: `cost`, `requests`, `errors`, `in`, `out` or
     /// `p95`. With `:asc` the lowest first.
     sort: Option<String>,
+    /// For `usage`: what the requests are grouped by, as in `GET /usage/breakdown`. Null: that of the reader.
+    by: Option<String>,
     /// A span such as `24h` or `7d`, one of `today`, `yesterday`, `this-month` and `last-month`, or two times with `..`
     /// between them. Null: the range of the reader.
     range: Option<String>,
@@ -144,6 +148,9 @@ struct ViewChange {
     sort: Option<Option<String>>,
     /// Null removes it.
     #[serde(default, deserialize_with = "double_option")]
+    by: Option<Option<String>>,
+    /// Null removes it.
+    #[serde(default, deserialize_with = "double_option")]
     range: Option<Option<String>>,
     /// Only its creator makes a shared view private.
     shared: Option<bool>,
@@ -157,7 +164,7 @@ async fn create(
     caller: InOrg<Viewer>,
     Body(new): Body<NewView>,
 ) -> ApiResult<Created<ViewView>> {
-    let NewView { name, page, query, columns, sort, range, shared } = new;
+    let NewView { name, page, query, columns, sort, by, range, shared } = new;
     let (now, org) = (app.services.clock.now(), caller.org.id);
     let view = StoredView {
         id: app.services.ids.new_id(),
@@ -165,7 +172,7 @@ async fn create(
         owner: caller.actor(),
         name,
         page,
-        definition: Definition { query, columns, sort, range },
+        definition: Definition { query, columns, sort, by, range },
         shared,
         created_at: now,
         updated_at: now,
@@ -198,13 +205,14 @@ async fn update(
     orgs::lock_for_update(&mut tx, org).await?;
     let before = changeable(&mut tx, &caller, id).await?;
     let mut view = StoredView { updated_at: app.services.clock.now(), ..before.clone() };
-    let ViewChange { name, query, columns, sort, range, shared } = change;
+    let ViewChange { name, query, columns, sort, by, range, shared } = change;
     view.name = name.unwrap_or(view.name);
     view.shared = shared.unwrap_or(view.shared);
     let definition = &mut view.definition;
     definition.query = query.unwrap_or_else(|| std::mem::take(&mut definition.query));
     definition.columns = columns.unwrap_or_else(|| definition.columns.take());
     definition.sort = sort.unwrap_or_else(|| definition.sort.take());
+    definition.by = by.unwrap_or_else(|| definition.by.take());
     definition.range = range.unwrap_or_else(|| definition.range.take());
     check(&view)?;
     check_visibility(&caller, view.shared)?;
@@ -287,9 +295,10 @@ fn state(view: &StoredView) -> Value {
     if !shared {
         return json!({"page": page, "shared": false});
     }
-    let Definition { query, columns, sort, range } = definition;
+    let Definition { query, columns, sort, by, range } = definition;
     json!({
-        "name": name, "page": page, "query": query, "columns": columns, "sort": sort, "range": range, "shared": true,
+        "name": name, "page": page, "query": query, "columns": columns, "sort": sort, "by": by, "range": range,
+        "shared": true,
     })
 }
 

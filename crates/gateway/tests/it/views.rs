@@ -44,9 +44,11 @@ on_both!(a_view_is_saved_read_changed_and_deleted, |app| async move {
         assert_eq!(&made[field], value, "{field}");
     }
     assert_eq!((&made["shared"], &made["created_by"]), (&json!(false), &json!(ada.user_id)));
-    let usage = json!({"name": "spend", "page": "usage"});
+    let usage = json!({"name": "spend", "page": "usage", "by": "user"});
     let usage = create(&app, &ada, usage).await.expect(201);
-    for field in ["columns", "sort", "range"] {
+    assert_eq!(usage["by"], "user");
+    let usage = change(&app, &ada, &usage, json!({"by": null})).await.expect(200);
+    for field in ["columns", "sort", "by", "range"] {
         assert_eq!(usage[field], Value::Null, "{field}");
     }
     assert_eq!(names(&app, &ada, "").await, ["spend", "failures"]);
@@ -71,6 +73,7 @@ on_both!(a_wrong_view_is_refused_with_the_name_of_the_field, |app| async move {
         ("columns", json!([])),
         ("columns", json!(["a", "a"])),
         ("sort", json!("p95")),
+        ("by", json!("model")),
         ("range", json!("tomorrow")),
         ("color", json!("red")),
     ] {

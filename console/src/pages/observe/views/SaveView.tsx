@@ -33,7 +33,7 @@ export function SaveView({ page, views, current, columns, onClose }: SaveViewPro
       onClose={onClose}
       size="sm"
       title="Save this view"
-      description="Query, order and time range."
+      description={page === 'usage' ? 'Query, grouping, order and time range.' : 'Query, order and time range.'}
       action={save}
       submit={before ? 'Replace' : 'Save'}
       blocked={name.trim() === '' && 'Enter a name'}
@@ -43,7 +43,7 @@ export function SaveView({ page, views, current, columns, onClose }: SaveViewPro
         <Input value={name} maxLength={MAX_NAME} autoFocus onChange={(event) => setName(event.target.value)} />
       </Field>
       <Switch label="Shared with the organization" hint={views.mayShare ? undefined : 'Needs the role member'} disabled={!views.mayShare} checked={isShared} onChange={(event) => setShared(event.target.checked)} />
-      {columns && <Checkbox checked={withColumns} onChange={(event) => setWithColumns(event.target.checked)} label="With the columns that are shown now" hint="Whoever opens the view gets these columns." />}
+      {columns && <Checkbox checked={withColumns} onChange={(event) => setWithColumns(event.target.checked)} label="With the columns that are shown now" hint="Everyone who opens the view gets these columns." />}
     </FormDialog>
   )
 }

@@ -99,7 +99,7 @@ export function ViewsMenu({ page, standard, current, columns, browser, onOpen }:
       {open !== null && typeof open === 'object' && 'rename' in open && <RenameView views={views} view={open.rename} onClose={close} />}
       {open !== null && typeof open === 'object' && 'remove' in open && (
         <ConfirmDialog open onClose={close} title={`Delete ${open.remove.name}?`} action="Delete view" onConfirm={() => views.remove(open.remove)}>
-          {open.remove.shared ? 'It disappears for everybody in the organization.' : 'Only you see it.'} Requests are not deleted.
+          {open.remove.shared ? 'It disappears for everyone in the organization.' : 'Only you see it.'} Requests are not deleted.
         </ConfirmDialog>
       )}
     </>
