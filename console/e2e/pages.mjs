@@ -25,7 +25,7 @@ export async function fillPages(gateway, person) {
   await post('/prompts', { ...prompt, content: 'Answer {{name}} in one sentence.' })
   await call(gateway, person.token, 'PUT', '/api/v1/prompts/support/answer-briefly', { content: 'Answer {{name}} in one sentence, and name the order.' })
   const app = await post(`${org}/apps`, { name: 'Support bot' })
-  await post(`${org}/teams`, { name: 'Support', members: [person.userId] })
+  await post(`${org}/teams`, { name: 'Support', member_ids: [person.userId] })
   const key = await post('/keys', { name: 'Support bot, production', app_id: app.id })
   await post('/keys', { name: 'Laptop of Ada', scopes: ['proxy'], expires_at: new Date(Date.now() + 30 * 86_400_000).toISOString() })
   for (let at = 0; at < 24; at++) {

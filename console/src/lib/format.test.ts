@@ -8,12 +8,13 @@ it('shortens numbers', () => {
     [842, '842'],
     [0.25, '0.3'],
     [999.99, '1 k'],
-    [1_000, '1 k'],
-    [1_234, '1.2 k'],
+    [1_000, '1,000'],
+    [9_999, '9,999'],
+    [12_345, '12.3 k'],
     [99_960, '100 k'],
     [999_960, '1 M'],
     [34_000_000, '34 M'],
-    [-1_500, '-1.5 k'],
+    [-1_500, '-1,500'],
     [2.5e9, '2.5 B'],
   ]
   for (const [value, text] of cases) expect(compact(value), String(value)).toBe(text)
@@ -56,7 +57,7 @@ it('formats durations with a fitting unit', () => {
 
 it('formats fractions, sizes and counts', () => {
   expect([0, 0.0004, 0.123, 1, Number.NaN].map(percent)).toEqual(['0%', '<0.1%', '12.3%', '100%', '–'])
-  expect([18, 1_536, 262_144, 5 * 2 ** 40].map(bytes)).toEqual(['18 B', '1.5 KiB', '256 KiB', '5120 GiB'])
+  expect([18, 1_536, 262_144, 5 * 2 ** 40].map(bytes)).toEqual(['18 B', '1.5 KiB', '256 KiB', '5 TiB'])
   expect([plural(1, 'key'), plural(3, 'key'), plural(2, 'entry', 'entries')]).toEqual(['1 key', '3 keys', '2 entries'])
 })
 

@@ -12,9 +12,10 @@ const UNITS: [number, string][] = [
   [1e3, 'k'],
 ]
 
-/** `842`, `1.2 k`, `34 M`. */
+/** `842`, `1,234`, `12.3 k`, `34 M`. */
 export function compact(value: number | null | undefined): string {
   if (value == null) return NO_VALUE
+  if (Number.isInteger(value) && Math.abs(value) < 10_000) return INTEGER_FORMAT.format(value)
   // Values that would round up to 1000 use the next unit.
   const unit = UNITS.find(([size]) => Math.abs(value) >= size * 0.99995)
   if (!unit) return Number.isInteger(value) ? String(value) : value.toFixed(1)
@@ -55,6 +56,8 @@ export function moneyTicks(ticks: readonly number[]): (usd: number) => string {
   const isWhole = (value: number) => Math.abs(value - Math.round(value)) < 1e-6
   let digits = 0
   while (digits < 9 && !ticks.every((tick) => isWhole(tick * 10 ** digits))) digits += 1
+  // Cents have two decimals.
+  if (digits === 1) digits = 2
   return (usd) => `$${usd.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })}`
 }
 
@@ -95,8 +98,8 @@ export function percent(fraction: number | null | undefined): string {
 export function bytes(size: number | null | undefined): string {
   if (size == null) return NO_VALUE
   if (size < 1024) return `${size} B`
-  const power = Math.min(3, Math.floor(Math.log2(size) / 10))
-  return `${(size / 1024 ** power).toFixed(1).replace(/\.0$/, '')} ${['B', 'KiB', 'MiB', 'GiB'][power]}`
+  const power = Math.min(4, Math.floor(Math.log2(size) / 10))
+  return `${(size / 1024 ** power).toFixed(1).replace(/\.0$/, '')} ${['B', 'KiB', 'MiB', 'GiB', 'TiB'][power]}`
 }
 
 /** `1 key`, `3 keys`, `2 entries`. */

@@ -7,6 +7,7 @@ it('returns the state of a key', () => {
   const state = (expires_at: string | null, revoked_at: string | null): string => keyState({ expires_at, revoked_at }, now)
   expect(state(null, null)).toBe('active')
   expect(state('2026-11-16T12:00:00Z', null)).toBe('expiring')
+  expect(state('2026-12-16T12:00:00Z', null)).toBe('active')
   expect(state('2026-11-15T12:00:00Z', null)).toBe('expired')
   expect(state('2026-11-16T12:00:00Z', '2026-11-15T11:00:00Z')).toBe('revoked')
   expect(isUsable({ expires_at: null, revoked_at: null }, now)).toBe(true)

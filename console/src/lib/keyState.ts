@@ -1,6 +1,8 @@
-/** Lifecycle state of an API key. */
+/** Lifecycle state of an API key. A key that ends within `SOON_MS` is expiring. */
 
 export type KeyState = 'active' | 'expiring' | 'expired' | 'revoked'
+
+const SOON_MS = 7 * 86_400_000
 
 interface Dates {
   expires_at: string | null
@@ -10,7 +12,8 @@ interface Dates {
 export function keyState({ expires_at: expires, revoked_at: revoked }: Dates, now: number): KeyState {
   if (revoked !== null) return 'revoked'
   if (expires === null) return 'active'
-  return Date.parse(expires) <= now ? 'expired' : 'expiring'
+  const left = Date.parse(expires) - now
+  return left <= 0 ? 'expired' : left < SOON_MS ? 'expiring' : 'active'
 }
 
 /** Days that a new key can be valid for, as offered in the form. */

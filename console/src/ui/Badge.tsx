@@ -1,6 +1,7 @@
 import type { ReactNode } from 'react'
 import { cx } from '@/lib/cx'
 import { isFailed } from '@/lib/failureState'
+import { statusWord } from '@/lib/statusWords'
 
 export type Tone = 'ok' | 'warn' | 'err' | 'accent' | 'muted'
 
@@ -37,11 +38,11 @@ export function statusTone(status: number): Tone {
   return status >= 200 && status < 400 ? 'ok' : 'muted'
 }
 
-/** `● 502 error`. A failure inside a 200 is one too. */
+/** `● 502 provider error`. A failure inside a 200 is one too. */
 export function HttpStatus({ status, code, short }: { status: number; code?: string | null; short?: boolean }) {
   const failed = isFailed({ status, error_code: code })
   const tone = failed && status < 400 ? 'err' : statusTone(status)
-  const word = failed ? (code ?? (status >= 500 ? 'error' : 'refused')) : 'ok'
+  const word = failed ? (code?.replaceAll('_', ' ') ?? statusWord(status) ?? (status >= 500 ? 'error' : 'refused')) : 'ok'
   return (
     <Status tone={tone} title={`${status} ${word}`}>
       <span className="tabular-nums">{status}</span>

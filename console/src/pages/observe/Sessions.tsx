@@ -51,7 +51,7 @@ export function Sessions() {
     {
       key: 'id',
       header: 'Session',
-      className: 'max-w-56 truncate max-sm:max-w-24 max-sm:break-all max-sm:whitespace-normal',
+      className: 'max-w-56 truncate max-sm:max-w-40',
       cell: (row) => (
         <>
           <code title={row.id}>{row.id}</code>
@@ -61,8 +61,8 @@ export function Sessions() {
     },
     { key: 'user', header: 'User', className: 'max-w-40 truncate', from: 'sm', cell: (row) => row.user ?? NO_VALUE },
     { key: 'started', header: 'Started', cell: (row) => <time dateTime={row.started_at} title={time(row.started_at, zone, 'full')} className="whitespace-nowrap">{ago(row.started_at, now)}</time> },
-    { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at)) },
-    { key: 'requests', header: 'Requests', number: true, cell: (row) => compact(row.requests) },
+    { key: 'length', header: 'Length', number: true, from: 'md', cell: (row) => (row.requests < 2 ? NO_VALUE : duration(Date.parse(row.last_seen_at) - Date.parse(row.started_at))) },
+    { key: 'requests', header: 'Requests', number: true, from: 'sm', cell: (row) => compact(row.requests) },
     { key: 'models', header: 'Models', className: 'max-w-60 truncate', from: 'lg', cell: (row) => <code title={row.models.join(', ')}>{row.models.join(', ')}</code> },
     { key: 'tokens', header: 'Tokens', number: true, from: 'md', cell: (row) => compact(row.total_tokens) },
     { key: 'cost', header: 'Cost', number: true, cell: (row) => cost(row.cost_usd) },

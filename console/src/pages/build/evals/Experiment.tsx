@@ -2,7 +2,7 @@ import { useQueries } from '@tanstack/react-query'
 import { getRouteApi, Link } from '@tanstack/react-router'
 import { Meter } from '@/charts/Bars'
 import { api, type Schemas } from '@/api/client'
-import { duration, integer, money, percent } from '@/lib/format'
+import { cost, duration, integer, percent } from '@/lib/format'
 import { parseIds } from '@/lib/replays'
 import { answeredBy, judgedOn } from '@/lib/runs'
 import { Empty, ErrorPanel, Page, Section, SkeletonRows, Status } from '@/ui'
@@ -32,7 +32,9 @@ export function Experiment() {
   return (
     <Page title="Experiment" about={first ? `${integer(runs.length)} runs on ${judgedOn(first, names.get(first.dataset_id ?? ''))}` : 'Runs that were started together'}>
       {ids.length === 0 ? (
-        <Empty title="No runs">Start several evals or models on a dataset at once to compare them here.</Empty>
+        <Empty title="No runs" action={<Link to="/datasets" className="text-accent underline">Choose a dataset</Link>}>
+          Open a dataset, choose Run eval, and add several evals or models to compare them here.
+        </Empty>
       ) : failed ? (
         <ErrorPanel error={failed.error} what="the runs" onRetry={() => void failed.refetch()} />
       ) : runs.length < ids.length ? (
@@ -108,7 +110,7 @@ function Cell({ run, best }: { run: Run; best: boolean }) {
         {run.errors > 0 && <span className="text-err">{integer(run.errors)} errors</span>}
         {usage && usage.requests > 0 && (
           <>
-            <span>{usage.cost_usd === null ? 'no price' : money(usage.cost_usd)}</span>
+            <span>{usage.cost_usd === null ? 'no price' : cost(usage.cost_usd)}</span>
             <span>p50 {duration(usage.p50_ms)}</span>
           </>
         )}

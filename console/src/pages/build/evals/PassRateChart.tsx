@@ -35,6 +35,7 @@ function Chart({ runs }: { runs: readonly Schemas['EvalRun'][] }) {
   const y = (rate: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - rate)
   const points = series.flatMap((one) => one.points).toSorted((a, b) => a.at - b.at)
   const [first, last] = [points[0], points.at(-1)]
+  const isOneDay = first && last && time(first.time, zone, 'date') === time(last.time, zone, 'date')
   return (
     <ChartFrame
       title="Pass rate by run"
@@ -47,7 +48,7 @@ function Chart({ runs }: { runs: readonly Schemas['EvalRun'][] }) {
           <Axis ticks={[0, 0.5, 1]} y={y} left={LEFT} width={width - RIGHT + 6} format={(value) => percent(value)} />
           {[first, last].map((point, at) => point && (
             <text key={at} x={at === 0 ? LEFT : width - RIGHT} y={HEIGHT - 4} textAnchor={at === 0 ? 'start' : 'end'} className="fill-muted text-[11px]">
-              {time(point.time, zone, 'day')}
+              {time(point.time, zone, 'day')}{isOneDay && ` ${time(point.time, zone, 'minute')}`}
             </text>
           ))}
           {series.map((one, at) => (

@@ -87,6 +87,7 @@ export function Results({ run, to, order, onOrder, item, onItem, onLog }: Result
           <span className="sr-only">Request</span>
         </span>
       ),
+      from: 'sm',
       cell: (row) =>
         row.log_id !== null && (
           <Button size="sm" kind="ghost" onClick={() => row.log_id !== null && onLog(row.log_id)}>

@@ -94,7 +94,7 @@ export function Playground() {
         >
           <Announcement setup={setup} results={results} />
           <div className="@container">
-            <div className="grid items-start gap-4 @3xl:grid-cols-[280px_minmax(0,1fr)] @6xl:grid-cols-[360px_minmax(0,1fr)]">
+            <div className="grid items-start gap-4 @3xl:grid-cols-[280px_minmax(0,1fr)] @4xl:grid-cols-[320px_minmax(0,1fr)] @6xl:grid-cols-[400px_minmax(0,1fr)]">
               <InputPanel setup={setup} onChange={setSetup} edited={edited} onFocused={() => setEdited(null)} />
               <div className="flex min-w-0 flex-col gap-3">
                 <div className="relative grid gap-3 @3xl:auto-cols-[minmax(236px,1fr)] @3xl:grid-flow-col @3xl:overflow-x-auto @3xl:pb-1">

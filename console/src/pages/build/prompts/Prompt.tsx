@@ -5,6 +5,7 @@ import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useAuditReason } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
 import { invalidate } from '@/api/query'
+import { cx } from '@/lib/cx'
 import { MOD_KEY_LABEL, useShortcuts } from '@/lib/shortcuts'
 import { usePersistentState } from '@/lib/usePersistentState'
 import { labelsOf } from '@/lib/promptVersions'
@@ -81,6 +82,8 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
   const edit = (next: string) => setDraft(next === latest.content ? null : { base: draft?.base ?? latest, content: next })
   const versions = api.useInfiniteQuery('get', '/api/v1/prompts/{namespace}/{slug}/versions', { params: { path: { namespace, slug }, query: { limit: 50 } } }, cursorPaging)
   const known = versions.data?.pages.flatMap((page) => page.versions)
+  // Tables need the whole width: preview, labels and versions are below them.
+  const isTable = search.view === 'history' || search.view === 'usage'
   const save = () => isDraft && !permissionReason && setOpen('save')
   useShortcuts({ 'mod+s': save })
 
@@ -143,7 +146,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
           You started from version {draft.base.version}; version {latest.version} was saved since. You can resolve this when you save.
         </p>
       )}
-      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(260px,340px)]">
+      <div className={cx('grid items-start gap-4', !isTable && 'lg:grid-cols-[minmax(0,1fr)_minmax(260px,340px)]')}>
         <Section flush>
           <Tabs
             label="View"
@@ -167,7 +170,7 @@ function Loaded({ latest, shown }: { latest: Prompt; shown: Prompt }) {
             ]}
           />
         </Section>
-        <div className="flex min-w-0 flex-col gap-4">
+        <div className={cx('min-w-0 gap-4', isTable ? 'grid items-start md:grid-cols-2 2xl:grid-cols-3' : 'flex flex-col')}>
           <Preview namespace={namespace} slug={slug} version={isDraft ? null : shown.version} content={content} variables={variablesOf(content)} values={values} onValues={setValues} />
           <Labels shown={shown} known={known} onShow={show} />
           <VersionRail

@@ -42,7 +42,7 @@ export function Replays() {
     },
     { key: 'target', header: 'To', className: 'max-w-72 truncate', from: 'md', cell: (row) => <code title={targetTitle(row.target)}>{targetTitle(row.target)}</code> },
     { key: 'status', header: 'State', cell: (row) => <Status tone={RUN_TONE[row.status]}>{row.status}</Status> },
-    { key: 'rows', header: 'Requests', number: true, cell: (row) => `${integer(row.done + row.errors)} of ${integer(row.total)}` },
+    { key: 'rows', header: 'Requests', number: true, from: 'sm', cell: (row) => `${integer(row.done + row.errors)} of ${integer(row.total)}` },
     { key: 'evals', header: 'Evals', className: 'max-w-48 truncate', from: 'lg', cell: (row) => row.evals.map((one) => one.name).join(', ') || '–' },
     { key: 'cost', header: 'Cost', number: true, from: 'sm', cell: (row) => cost(row.spent_usd) },
     { key: 'at', header: 'Started', from: 'sm', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap">{ago(row.created_at, now)}</time> },

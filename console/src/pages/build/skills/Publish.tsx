@@ -2,6 +2,7 @@ import { lazy, Suspense, useState } from 'react'
 import { client, unwrap, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
 import { licenceText, NO_LICENCE } from '@/lib/frontmatter'
+import { parseFindings } from '@/lib/safetyFindings'
 import { useAction } from '@/lib/useAction'
 import { Button, ConfirmDialog, ErrorLine, Section, Skeleton, Status, toast } from '@/ui'
 
@@ -33,7 +34,7 @@ export function Publish({ skill, evaluations, allowed, threshold, onJudging }: P
   const judge = useAction(async () => {
     const { queued } = await unwrap(client.POST('/api/v1/skills/{skillId}/evaluate', { params: { path } }))
     if (queued) onJudging()
-    toast(queued ? `Version ${skill.version} is being judged` : 'Too many skills are waiting to be judged. Try again in a minute.')
+    toast(queued ? `Version ${skill.version} is being evaluated` : 'Too many skills are waiting to be evaluated. Try again in a minute.')
   })
   const withdraw = async () => {
     await client.POST('/api/v1/skills/{skillId}/unpublish', { params: { path } })
@@ -104,8 +105,14 @@ function publishBlocker(skill: Schemas['Skill'], evaluations: readonly Schemas['
   if (ofVersion.some((one) => one.passed && allowed.includes(one.source))) return null
   if (ofVersion.length === 0) return `Version ${skill.version} has not been evaluated yet`
   const unsafe = ofVersion.find((one) => (one.axes['safety']?.score ?? 1) < MIN_SAFETY)
-  if (unsafe) return `v${skill.version} can't be published because of safety findings: ${unsafe.axes['safety']?.rationale ?? ''}`
+  if (unsafe) return `v${skill.version} can't be published because of safety findings: ${kindsOfFindings(unsafe.axes['safety']?.rationale ?? '')}`
   const best = ofVersion.filter((one) => allowed.includes(one.source)).reduce<number | null>((top, one) => Math.max(top ?? 0, one.overall_score), null)
   const reason = best === null ? `none of its evaluations is from ${allowed.join(' or ')}` : `it scored ${best.toFixed(2)} and did not pass${threshold === undefined ? '' : `; ${threshold.toFixed(2)} is required`}`
   return `v${skill.version} can't be published: ${reason}.`
+}
+
+/** What was found, without the passages: the text and the safety axis show them. */
+function kindsOfFindings(rationale: string): string {
+  const kinds = [...new Set(parseFindings(rationale).map((finding) => finding.kind))]
+  return kinds.length === 0 ? rationale : `${kinds.join('; ')}.`
 }

@@ -1,7 +1,7 @@
 import { EllipsisVertical, Pencil, RotateCw, ScrollText, Trash2 } from 'lucide-react'
 import type { Schemas } from '@/api/client'
 import { useAuditReason } from '@/api/me'
-import { ago, money, time } from '@/lib/format'
+import { ago, money, moneyColumn, time } from '@/lib/format'
 import { type KeyState, isUsable, keyState } from '@/lib/keyState'
 import { usePrefs } from '@/lib/prefs'
 import { allowsEverything } from '@/lib/scope'
@@ -26,10 +26,7 @@ const MAX_VISIBLE_SCOPES = 2
 export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   const { zone } = usePrefs()
   const spendOf = useKeySpend(now)
-  const stateText = (key: Key): string => {
-    const state = keyState(key, now)
-    return state === 'expiring' ? `active until ${time(key.expires_at, zone, 'date')}` : state
-  }
+  const amount = moneyColumn(keys.map((key) => spendOf(key.id).spent))
   const columns: Column<Key>[] = [
     {
       key: 'name',
@@ -45,17 +42,17 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
       key: 'state',
       header: 'State',
       cell: (key) => (
-        <Status wrap tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
-          {stateText(key)}
+        <Status tone={TONES[keyState(key, now)]} title={time(key.revoked_at ?? key.expires_at, zone, 'full')}>
+          {keyState(key, now) === 'expiring' ? `expires ${ago(key.expires_at, now)}` : keyState(key, now)}
         </Status>
       ),
     },
     { key: 'scopes', header: 'Access', from: 'sm', cell: (key) => <Scopes scopes={key.scopes} /> },
     { key: 'app', header: 'Application', from: 'lg', cell: (key) => names.app(key.app_id) ?? <span className="text-muted">–</span> },
     { key: 'expires', header: 'Expires', from: 'lg', cell: (key) => (key.expires_at === null ? <span className="text-muted">never</span> : <time title={time(key.expires_at, zone, 'full')}>{time(key.expires_at, zone, 'date')}</time>) },
-    { key: 'spend', header: 'Spend this month', number: true, from: 'md', cell: (key) => <Spend spend={spendOf(key.id)} /> },
-    { key: 'by', header: 'Created by', from: 'xl', cell: (key) => names.person(key.created_by) ?? <span className="text-muted">{key.created_by === null ? 'setup' : 'somebody who left'}</span> },
-    { key: 'created', header: 'Created', from: 'xl', cell: (key) => <time title={time(key.created_at, zone, 'full')}>{time(key.created_at, zone, 'date')}</time> },
+    { key: 'spend', header: 'Spend this month', number: true, from: 'md', cell: (key) => <Spend spend={spendOf(key.id)} amount={amount} /> },
+    { key: 'by', header: 'Created by', from: 'xl', cell: (key) => names.person(key.created_by) ?? <span className="text-muted">{key.created_by === null ? 'setup' : 'a former member'}</span> },
+    { key: 'created', header: 'Created', from: '2xl', cell: (key) => <time title={time(key.created_at, zone, 'full')}>{time(key.created_at, zone, 'date')}</time> },
     {
       key: 'used',
       header: 'Last used',
@@ -78,19 +75,21 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
 }
 
 /** `$1.20 of $5.00 monthly`, or without a budget the amount alone. */
-function Spend({ spend: { spent, budget } }: { spend: KeySpend }) {
+function Spend({ spend: { spent, budget }, amount }: { spend: KeySpend; amount: (usd: number | null) => string }) {
   const limit = budget?.hard_limit_usd ?? budget?.soft_limit_usd ?? null
-  if (budget === null || limit === null) return money(spent)
+  if (budget === null || limit === null) return amount(spent)
   const isOver = budget.spent_usd !== null && budget.spent_usd >= limit
   return (
     <span className={isOver ? 'text-err' : undefined} title={`Budget: ${money(limit)} ${budget.period}`}>
-      {budget.period === 'monthly' ? money(budget.spent_usd) : money(spent)} <span className="text-muted">of {money(limit)} {budget.period}</span>
+      {budget.period === 'monthly' ? amount(budget.spent_usd) : amount(spent)} <span className="text-muted">of {money(limit)} {budget.period}</span>
     </span>
   )
 }
 
 function Scopes({ scopes }: { scopes: string[] }) {
   if (allowsEverything(scopes)) return <span className="text-muted">all models, admin</span>
+  if (scopes.length === 1 && scopes[0] === 'proxy') return <span className="text-muted">all models</span>
+  if (scopes.length === 1 && scopes[0] === 'read') return <span className="text-muted">read only</span>
   return (
     <span className="flex flex-wrap gap-1 py-1" title={scopes.join('\n')}>
       {scopes.slice(0, MAX_VISIBLE_SCOPES).map((scope) => (
@@ -104,7 +103,7 @@ function Scopes({ scopes }: { scopes: string[] }) {
 }
 
 function Actions({ name, usable, blocked, onAct }: { name: string; usable: boolean; blocked: string | false; onAct: (kind: KeyAct) => void }) {
-  const reason = blocked || (!usable && 'It has ended')
+  const reason = blocked || (!usable && 'The key has expired or was revoked')
   const auditReason = useAuditReason()
   return (
     <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>

@@ -36,7 +36,7 @@ export function McpServerPage() {
   const refresh = useAction(async () => {
     await unwrap(client.POST('/api/v1/orgs/{orgId}/mcp-servers/{name}/refresh', { params }))
     await invalidate(LIST)
-    toast('Tools read again')
+    toast('Tools refreshed')
   })
   const remove = async (): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/mcp-servers/{name}', { params }))
@@ -81,7 +81,7 @@ export function McpServerPage() {
       <ErrorLine error={test.error ?? refresh.error} />
       {server.status.last_error !== null && server.enabled && (
         <p role="status" className="rounded-sm border border-line bg-err-soft px-3 py-2 break-words">
-          {server.status.last_error}
+          Last error: {server.status.last_error}
         </p>
       )}
       {server.auth.type === 'per_user_headers' && <OwnCredentials server={name} />}
@@ -105,7 +105,7 @@ function Access({ server }: { server: Schemas['McpServer'] }) {
       <dl className="grid grid-cols-[auto_1fr] gap-x-6 gap-y-1.5">
         <dt className="text-muted">Credentials</dt>
         <dd>{AUTH_NAMES[server.auth.type]}</dd>
-        <dt className="text-muted">Time-out</dt>
+        <dt className="text-muted">Timeout</dt>
         <dd>{duration(server.timeout_ms)}</dd>
         {server.status.protocol_version !== null && (
           <>

@@ -4,7 +4,7 @@ import { api, client, unwrap, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { invalidate } from '@/api/query'
 import { plural } from '@/lib/format'
-import { Badge, Empty, ErrorPanel, Section, SkeletonRows, Status, Switch, Table, toast, toastError, usePermissionReason, type Column } from '@/ui'
+import { Badge, Button, Empty, Section, SkeletonRows, Status, Switch, Table, toast, toastError, usePermissionReason, type Column } from '@/ui'
 import { ToolDetail } from './ToolDetail'
 
 type Tool = Schemas['McpTool']
@@ -76,7 +76,9 @@ export function Tools({ server }: { server: Server }) {
         {!server.enabled ? (
           <p className="px-3 pb-3 text-muted">The server is off, so its tools are not read.</p>
         ) : list.isError ? (
-          <ErrorPanel error={list.error} what="the tools" onRetry={() => void list.refetch()} />
+          <p className="flex flex-wrap items-center gap-3 px-3 pb-3 text-muted">
+            The tools could not be read. <Button size="sm" onClick={() => void list.refetch()}>Retry</Button>
+          </p>
         ) : !tools ? (
           <SkeletonRows rows={4} />
         ) : tools.length === 0 ? (

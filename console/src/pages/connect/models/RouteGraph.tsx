@@ -1,24 +1,40 @@
 import type { ReactNode } from 'react'
-import { colorOf } from '@/charts/colors'
+import { colorsOf } from '@/charts/colors'
 import { percent } from '@/lib/format'
 import { describeQuery, formatRules } from './conditions'
 import { isPlace, MODES, type ModelDraft, type StrategyDraft, type TargetDraft } from './draft'
 
 /** The route of a model as a small graph: its name, the strategy, and each target with the reason why it is chosen. */
 export function RouteGraph({ draft }: { draft: ModelDraft }) {
+  // The same colours as in the usage of the targets.
+  const names = [...new Set(leaves(draft.targets).map(nameOf))]
+  const colors = colorsOf(names)
+  const colorFor = (target: TargetDraft) => colors[names.indexOf(nameOf(target))]
   return (
     <div className="overflow-x-auto p-3" role="region" tabIndex={0} aria-label="Route">
       <div className={`flex w-max min-w-full items-center ${STACKED}`}>
         <Node>
           <code className="font-medium">{draft.name || 'name'}</code>
         </Node>
-        <Branch strategy={draft.strategy} targets={draft.targets} />
+        <Branch strategy={draft.strategy} targets={draft.targets} colorFor={colorFor} />
       </div>
     </div>
   )
 }
 
-function Branch({ strategy, targets }: { strategy: StrategyDraft; targets: readonly TargetDraft[] }) {
+function leaves(targets: readonly TargetDraft[]): TargetDraft[] {
+  return targets.flatMap((target) => (target.group ? leaves(target.group.targets) : [target]))
+}
+
+const nameOf = (target: TargetDraft) => `${target.provider}/${target.model}`
+
+interface BranchProps {
+  strategy: StrategyDraft
+  targets: readonly TargetDraft[]
+  colorFor(target: TargetDraft): string | undefined
+}
+
+function Branch({ strategy, targets, colorFor }: BranchProps) {
   return (
     <>
       <Line between />
@@ -30,8 +46,8 @@ function Branch({ strategy, targets }: { strategy: StrategyDraft; targets: reado
             <Line />
             <span className="px-2 text-xs whitespace-nowrap text-muted">{reasonOf(strategy, targets, index)}</span>
             <span className={`flex items-center ${STACKED}`}>
-              <Node color={target.group ? undefined : colorOf(target.provider)}>{target.group ? <span className="text-muted">{isPlace(target.id) || target.id === '' ? 'group' : target.id}</span> : <TargetName target={target} />}</Node>
-              {target.group && <Branch strategy={target.group.strategy} targets={target.group.targets} />}
+              <Node color={target.group || target.provider === '' ? undefined : colorFor(target)}>{target.group ? <span className="text-muted">{isPlace(target.id) || target.id === '' ? 'group' : target.id}</span> : <TargetName target={target} />}</Node>
+              {target.group && <Branch strategy={target.group.strategy} targets={target.group.targets} colorFor={colorFor} />}
             </span>
           </li>
         ))}

@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { Meter } from '@/charts/Bars'
 import { colorsOf } from '@/charts/colors'
-import { money, percent, plural } from '@/lib/format'
+import { moneyColumn, percent, plural } from '@/lib/format'
 import { joinTerms, term } from '@/lib/query'
 import { Section, Skeleton } from '@/ui'
 import type { Model } from './draft'
@@ -11,6 +11,7 @@ import { useTargetUsage } from './usage'
 export function Traffic({ model }: { model: Model }) {
   const usage = useTargetUsage([model])(model.targets)
   const total = usage?.reduce((sum, target) => sum + target.requests, 0) ?? 0
+  const cost = moneyColumn(usage?.map((target) => target.cost_usd) ?? [])
   const colors = colorsOf(usage?.map((target) => target.name) ?? [])
   return (
     <Section title="Targets in the chosen range">
@@ -28,7 +29,7 @@ export function Traffic({ model }: { model: Model }) {
               <p className="mt-1 flex flex-wrap gap-x-3 text-xs text-muted tabular-nums">
                 <span>{plural(target.requests, 'request')}</span>
                 <span className={target.errors > 0 ? 'text-err' : undefined}>{plural(target.errors, 'error')}</span>
-                <span>{target.requests > 0 && target.cost_usd === null ? 'no price' : money(target.cost_usd)}</span>
+                <span>{target.requests > 0 && target.cost_usd === null ? 'no price' : cost(target.cost_usd)}</span>
               </p>
             </li>
           ))}

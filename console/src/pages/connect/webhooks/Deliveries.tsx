@@ -100,7 +100,7 @@ function Rows({ rows, selected, onOpen }: { rows: Delivery[]; selected: string |
     { key: 'event', header: 'Event', cell: (row) => <code>{row.event_type}</code> },
     { key: 'status', header: 'Status', cell: (row) => <Status tone={DELIVERY_TONE[row.status]}>{row.status}</Status> },
     { key: 'attempts', header: 'Attempts', number: true, from: 'sm', cell: (row) => row.attempts.length },
-    { key: 'code', header: 'Last answer', from: 'sm', cell: (row) => <LastAnswer row={row} /> },
+    { key: 'code', header: 'Last response', from: 'sm', cell: (row) => <LastAnswer row={row} /> },
     { key: 'next', header: 'Next attempt', from: 'xl', className: 'whitespace-nowrap', cell: (row) => (row.next_attempt_at === null ? <span className="text-muted">–</span> : <time title={time(row.next_attempt_at, zone, 'full')}>{ago(row.next_attempt_at, now)}</time>) },
   ]
   return <Table label="Deliveries" columns={columns} rows={rows} rowKey={(row) => row.id} selected={selected} onOpen={onOpen} />
@@ -109,5 +109,5 @@ function Rows({ rows, selected, onOpen }: { rows: Delivery[]; selected: string |
 function LastAnswer({ row }: { row: Delivery }) {
   const last = row.attempts.at(-1)
   if (!last) return <span className="text-muted">–</span>
-  return last.status_code === null ? <span className="block max-w-48 truncate" title={last.error ?? ''}>{last.error ?? 'no answer'}</span> : <HttpStatus status={last.status_code} short />
+  return last.status_code === null ? <span className="block max-w-48 truncate lg:max-w-96" title={last.error ?? ''}>{last.error ?? 'no answer'}</span> : <HttpStatus status={last.status_code} short />
 }

@@ -27,7 +27,7 @@ export interface LogColumn extends GridColumn<LogRow> {
 }
 
 /** Width of the table in pixels below which a row has the input in a second line. */
-export const NARROW = 480
+export const NARROW = 560
 
 /** The second line of a row in a narrow table, unless the input is a column. */
 export function inputLine(shown: readonly LogColumn[], width: number) {

@@ -1,4 +1,5 @@
 import type { ApiError } from '@/api/error'
+import { cx } from '@/lib/cx'
 import { Button } from '@/ui'
 
 interface QueryProblemProps {
@@ -12,12 +13,15 @@ interface QueryProblemProps {
 }
 
 const CONTEXT = 24
+/** Names of a choice that are listed. */
+const MAX_EXPECTED = 12
 
 /** The error of a query: the text around the wrong characters with them underlined, what is wrong, and a correction. */
 export function QueryProblem({ id, query, error, onFix, onShow }: QueryProblemProps) {
   const { start, end } = wrongRange(query, error.details)
   const expected = Array.isArray(error.details['expected']) ? error.details['expected'].filter((one): one is string => typeof one === 'string') : []
   const suggestion = expected.length === 1 && /^[\w.]+$/.test(expected[0] ?? '') ? expected[0] : undefined
+  const hint = suggestion === undefined && expected.length > 0 ? `Expected ${expected.slice(0, MAX_EXPECTED).join(', ')}.` : ''
   const message = (error.fields['query'] ?? error.message).replace(/^at character \d+: /, '')
   return (
     <div id={id} role="alert" className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-sm bg-err-soft px-3 py-1.5">
@@ -28,7 +32,8 @@ export function QueryProblem({ id, query, error, onFix, onShow }: QueryProblemPr
         {query.slice(end, end + CONTEXT)}
         {query.length > end + CONTEXT && '…'}
       </button>
-      <span className="min-w-0 text-err first-letter:uppercase">{message}</span>
+      <span className={cx('min-w-0 text-err', /^[a-z]/.test(message) && 'first-letter:uppercase')}>{message}</span>
+      {hint !== '' && !message.includes(expected[0] ?? '') && <span className="min-w-0 text-muted">{hint}</span>}
       {suggestion && (
         <Button size="sm" onClick={() => onFix(query.slice(0, start) + suggestion + query.slice(end))}>
           Use {suggestion}

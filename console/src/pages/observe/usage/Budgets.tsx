@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router'
 import type { Schemas } from '@/api/client'
 import { Meter } from '@/charts/Bars'
 import { projectSpend } from '@/lib/budget'
-import { ago, money } from '@/lib/format'
+import { ago, money, time } from '@/lib/format'
 import { useNow } from '@/lib/useNow'
 import { Badge, ErrorPanel, Section, SkeletonRows } from '@/ui'
 
@@ -48,7 +48,7 @@ function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
     <li className="py-2">
       <div className="flex flex-wrap items-baseline gap-2">
         <span className="font-medium">
-          {budget.scope === 'org' ? 'Organization' : budget.scope === 'user' ? `user ${budget.scope_id}` : budget.scope}, {budget.period}
+          {budget.scope === 'org' ? 'Organization' : budget.scope === 'user' ? `User ${budget.scope_id}` : budget.scope}, {budget.period}
         </span>
         {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">forecast over limit</Badge>}
         <span className="ml-auto tabular-nums">
@@ -57,7 +57,7 @@ function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
       </div>
       <Meter share={limit === 0 ? 0 : spent / limit} color={over ? 'var(--err)' : heading ? 'var(--warn)' : 'var(--series-1)'} {...(budget.soft_limit_usd !== null && limit > 0 && { mark: budget.soft_limit_usd / limit })} />
       <p className="mt-1 text-xs text-muted">
-        {end === null ? 'No forecast yet' : `Forecast: ${money(end)} at the end`}, resets {ago(budget.resets_at, now)}
+        {end === null ? 'No forecast yet' : `Forecast: ${money(end)} by ${time(budget.resets_at, 'utc', 'day')}`}, resets {ago(budget.resets_at, now)}
       </p>
     </li>
   )

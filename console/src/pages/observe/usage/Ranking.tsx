@@ -48,7 +48,7 @@ export function Ranking({ by, name, rows, colorFor, sort, onSort, extra, onOpen 
     { key: 'in', header: header('in', 'Tokens in'), number: true, from: 'md', cell: (row) => compact(row.prompt_tokens) },
     { key: 'out', header: header('out', 'Tokens out'), number: true, from: 'md', cell: (row) => compact(row.completion_tokens) },
     { key: 'cache', header: 'Cache hits', number: true, from: extra ? '2xl' : 'lg', cell: (row) => percent(row.requests === 0 ? null : row.cache_hits / row.requests) },
-    { key: 'saved', header: 'Saved by caching', number: true, from: extra ? '2xl' : 'lg', cell: (row) => saved(row.cache_saved_usd) },
+    { key: 'saved', header: 'Saved by caching', number: true, from: '2xl', cell: (row) => saved(row.cache_saved_usd) },
     { key: 'p50', header: 'p50', number: true, from: 'lg', cell: (row) => duration(row.p50_ms) },
     { key: 'p95', header: header('p95', 'p95'), number: true, from: 'lg', cell: (row) => duration(row.p95_ms) },
     // The API has it with a query only.

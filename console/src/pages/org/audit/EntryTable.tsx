@@ -39,7 +39,8 @@ export function EntryTable({ entries, now, selected, onOpen }: Props) {
 /** Links to everything that happened to the target. */
 function TargetLink({ entry }: { entry: Entry }) {
   const { type, id, name } = entry.target
-  const shown = name ?? id
+  // Ids of organizations say nothing: it is always this one.
+  const shown = name ?? (type === 'org' ? 'this organization' : id)
   if (!shown) return <span className="text-muted">{type}</span>
   if (!id) return <span>{shown}</span>
   return (

@@ -3,7 +3,7 @@ import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
 import { pollingOptions } from '@/api/query'
 import { Meter } from '@/charts/Bars'
-import { compact, integer, percent } from '@/lib/format'
+import { integer, percent } from '@/lib/format'
 import { limitNotes, unitName } from '@/lib/limits'
 import { Badge, Button, Section, Table, type Column } from '@/ui'
 import type { LimitNames } from './useLimitNames'
@@ -79,7 +79,7 @@ function LimitUse({ limit, interval }: { limit: Limit; interval: number }) {
         <>
           <span className="flex flex-wrap justify-between gap-x-2 text-xs">
             <span className="min-w-0 [overflow-wrap:anywhere]" title={`${integer(fullest.used)} of ${integer(fullest.limit)} ${unitName(fullest.unit)}`}>
-              {fullest.bucket || 'all'}, {compact(fullest.used)} of {compact(fullest.limit)} {unitName(fullest.unit)}
+              {bucketName(fullest.bucket, limit.per)}{integer(fullest.used)} of {integer(fullest.limit)} {unitName(fullest.unit)}
             </span>
             <span className="tabular-nums">{percent(shareOf(fullest))}</span>
           </span>
@@ -88,11 +88,17 @@ function LimitUse({ limit, interval }: { limit: Limit; interval: number }) {
       )}
       {refused + would > 0 && (
         <span className="block text-xs text-warn">
-          {[refused > 0 && `${compact(refused)} refused`, would > 0 && `${compact(would)} would be refused`].filter(Boolean).join(', ')} in 24 h
+          {[refused > 0 && `${integer(refused)} refused`, would > 0 && `${integer(would)} would have been refused`].filter(Boolean).join(', ')} in the last 24 h
         </span>
       )}
     </div>
   )
+}
+
+/** `ada, `, or what calls without a user share; nothing where there is one bucket. */
+function bucketName(bucket: string, per: string): string {
+  if (bucket !== '') return `${bucket}, `
+  return per === 'none' ? '' : `without a ${per.replace('metadata.', '')}: `
 }
 
 export function shareOf(bucket: Schemas['LimitBucket']): number {

@@ -46,7 +46,7 @@ export function LimitUsage({ limit, sentence, onClose }: { limit: Schemas['Limit
       )}
       {day && (
         <p className="text-sm">
-          In the last 24 hours: {integer(day.refused)} refused{limit.mode === 'dry_run' || day.would > 0 ? `, ${integer(day.would)} would be refused` : ''}.
+          In the last 24 hours: {integer(day.refused)} refused{limit.mode === 'dry_run' || day.would > 0 ? `, ${integer(day.would)} would have been refused` : ''}.
         </p>
       )}
       {usage.data && usage.data.refusals.length > 0 && (
@@ -57,7 +57,7 @@ export function LimitUsage({ limit, sentence, onClose }: { limit: Schemas['Limit
               <li key={one.hour} className="flex justify-between gap-2 tabular-nums">
                 <time>{time(one.hour, zone)}</time>
                 <span>
-                  {integer(one.refused)} refused{one.would_refuse > 0 && `, ${integer(one.would_refuse)} would be`}
+                  {integer(one.refused)} refused{one.would_refuse > 0 && `, ${integer(one.would_refuse)} would have been`}
                 </span>
               </li>
             ))}

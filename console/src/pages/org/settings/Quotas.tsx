@@ -36,8 +36,8 @@ export function Quotas() {
 function Line({ line }: { line: QuotaLine }) {
   return (
     <li className="min-w-0" aria-label={line.label}>
-      <div className="flex flex-wrap items-baseline gap-x-2">
-        <span className="flex-1">{line.label}</span>
+      <div className="flex flex-wrap items-baseline justify-between gap-x-2">
+        <span>{line.label}</span>
         <span className="whitespace-nowrap tabular-nums">
           {line.used} <span className="text-muted">{line.limit === null ? 'used, no limit' : `of ${line.limit}`}</span>
         </span>
