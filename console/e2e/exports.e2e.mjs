@@ -41,7 +41,7 @@ test('an export is added, sends rows, is paused, tested and deleted', async () =
   await card.getByText('Last success').waitFor()
   await inspect(page, 'exports')
   await card.getByRole('button', { name: 'Test Rows to the sink' }).click()
-  await card.getByText('the destination took it').waitFor()
+  await card.getByText('the destination accepted it').waitFor()
   await card.getByRole('switch').click()
   await card.getByText('paused').waitFor()
   await waitFor('the pause', async () => (await call(shared.gateway, person.token, 'GET', '/api/v1/exports')).exports[0].enabled === false)

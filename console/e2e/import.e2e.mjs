@@ -67,7 +67,7 @@ test('the same file changes nothing, other content is a conflict that a person d
   const page = await openPage(shared.browser, shared.gateway, { person, path: '/import' })
   await page.getByLabel('Or paste its text').fill(CONFIG)
   await page.getByRole('button', { name: 'Review plan' }).click()
-  await page.getByText('There is nothing to write').first().waitFor()
+  await page.getByText('There is nothing to import').first().waitFor()
   assert.equal(await page.getByRole('button', { name: 'Apply…' }).getAttribute('aria-disabled'), 'true')
 
   await page.getByLabel('Or paste its text').fill(CONFIG.replace('fallbacks: [{gpt-4o: [claude]}]', 'fallbacks: [{claude: [gpt-4o]}]'))

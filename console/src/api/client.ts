@@ -44,6 +44,6 @@ export function authHeaders(): Record<string, string> {
 /** Returns the response body of a call made outside hooks. The middleware has already thrown on an error status. */
 export async function unwrap<T>(call: Promise<{ data?: T }>): Promise<T> {
   const { data } = await call
-  if (data === undefined) throw new ApiError(OFFLINE, { code: 'unexpected', message: 'The answer was empty' })
+  if (data === undefined) throw new ApiError(OFFLINE, { code: 'unexpected', message: 'The response was empty' })
   return data
 }

@@ -13,6 +13,6 @@ export async function openStream(path: string, signal: AbortSignal): Promise<Rea
   }
   if (response.status === 401) notifySessionExpired()
   if (!response.ok) throw await errorFrom(response)
-  if (!response.body) throw new ApiError(OFFLINE, { code: 'unexpected', message: 'The answer was empty' })
+  if (!response.body) throw new ApiError(OFFLINE, { code: 'unexpected', message: 'The response was empty' })
   return response.body
 }

@@ -36,7 +36,7 @@ export function parseFailure(text: string): Failure | null {
       const found = bodyFailure(JSON.parse(text.slice(from)))
       if (found) return found
     } catch {
-      // The text was cut, or is no JSON: look for the message in what there is.
+      // The text was cut, or is not valid JSON: look for the message in what there is.
       const message = /"message"\s*:\s*"((?:[^"\\]|\\.)*)/.exec(text)?.[1]
       if (message) return { message: unescapeJson(message), code: null }
     }

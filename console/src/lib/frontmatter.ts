@@ -19,7 +19,7 @@ export function validateSkillSource(source: string): SourceProblem[] {
   const lines = source.replace(/^\uFEFF/, '').split('\n')
   if (lines[0]?.trimEnd() !== '---') return [{ line: 1, message: 'must begin with a line of ---' }]
   const end = lines.findIndex((line, at) => at > 0 && line.trimEnd() === '---')
-  if (end < 0) return [{ line: 1, message: 'the frontmatter is never closed with another line of ---' }]
+  if (end < 0) return [{ line: 1, message: 'the front matter has no closing line of ---' }]
   const header = lines.slice(1, end)
   const problems: SourceProblem[] = []
   const name = readKey(header, 'name')

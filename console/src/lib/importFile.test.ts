@@ -11,7 +11,7 @@ test('the format is detected from the file name, else from the content', () => {
 test('invalid rows are reported with their line', () => {
   expect(loadFile('input,expected\na,b\nc\n', 'csv').invalid).toEqual([{ line: 3, message: 'has 1 cells, the header has 2' }])
   expect(loadFile('{"input":1}\n\nnonsense\n5', 'ndjson').invalid).toEqual([
-    { line: 3, message: 'is no JSON' },
+    { line: 3, message: 'is not valid JSON' },
     { line: 4, message: 'must be an object with an input' },
   ])
   expect(loadFile('{"a":1}', 'json').invalid).toHaveLength(1)

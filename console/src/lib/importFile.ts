@@ -61,7 +61,7 @@ function fromLines(text: string): LoadedFile {
     try {
       addRow({ line, value: JSON.parse(written) as unknown }, rows, invalid)
     } catch {
-      invalid.push({ line, message: 'is no JSON' })
+      invalid.push({ line, message: 'is not valid JSON' })
     }
   })
   return { format: 'ndjson', columns: collectColumns(rows), rows, invalid }
@@ -76,7 +76,7 @@ function fromJson(text: string): LoadedFile {
     if (!cases) invalid.push({ line: 1, message: 'must be an array of cases, or {"cases": […]}' })
     cases?.forEach((value: unknown, at) => addRow({ line: at + 1, value }, rows, invalid))
   } catch (error) {
-    invalid.push({ line: 1, message: error instanceof Error ? error.message : 'is no JSON' })
+    invalid.push({ line: 1, message: error instanceof Error ? error.message : 'is not valid JSON' })
   }
   return { format: 'json', columns: collectColumns(rows), rows, invalid }
 }

@@ -41,7 +41,7 @@ it('reports invalid scopes', () => {
   expect(validateScopes(['proxy', 'read'])).toBeNull()
   expect(validateScopes(['provider:openai', 'model:a/b:c'])).toBeNull()
   expect(validateScopes([])).toMatch(/at least one/)
-  expect(validateScopes(['model:'])).toMatch(/no provider, model or MCP server/)
+  expect(validateScopes(['model:'])).toMatch(/not a provider, model or MCP server/)
   expect(validateScopes(['model:two words'])).toMatch(/two words/)
   expect(validateScopes([`model:${'x'.repeat(201)}`])).toMatch(/200/)
   expect(validateScopes(Array.from({ length: 101 }, (_, at) => `model:m${at}`))).toMatch(/100/)

@@ -81,7 +81,7 @@ export function validateScopes(scopes: readonly string[]): string | null {
   if (scopes.length === 0) return 'Name at least one provider, model or MCP server, or choose another use'
   if (scopes.length > MAX_SCOPES) return `At most ${MAX_SCOPES} scopes fit on one key`
   const invalid = scopes.find((scope) => !['*', 'proxy', 'read'].includes(scope) && !isWellFormed(scope))
-  return invalid === undefined ? null : `“${invalid}” is no provider, model or MCP server: names have no spaces and at most ${MAX_NAME_BYTES} characters`
+  return invalid === undefined ? null : `“${invalid}” is not a provider, model or MCP server: names have no spaces and at most ${MAX_NAME_BYTES} characters`
 }
 
 function isWellFormed(scope: string): boolean {

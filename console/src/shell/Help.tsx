@@ -11,17 +11,17 @@ const LOGS: readonly [string, string][] = [
   ['j / k', 'Next or previous row'],
   ['Enter', 'Open the row'],
   ['Esc', 'Close the drawer'],
-  ['f', 'Drawer over the full width'],
+  ['f', 'Drawer over the whole width'],
   ['1 – 6', 'Tabs of the drawer'],
   ['c', 'Copy the request as curl'],
   ['p', 'Open it in the playground'],
   ['/', 'Search'],
-  ['Space', 'Pause or go on with the live tail'],
+  ['Space', 'Pause or resume the live tail'],
 ]
 const BUILD: readonly [string, string][] = [
   [`${MOD_KEY_LABEL}S`, 'Save the prompt or skill that is edited'],
   [`${MOD_KEY_LABEL}Enter`, 'Run the playground'],
-  ['Esc', 'Stop all answers'],
+  ['Esc', 'Stop all responses'],
 ]
 
 export function Help({ onClose }: { onClose(): void }) {

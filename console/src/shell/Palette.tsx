@@ -30,7 +30,7 @@ export function Palette({ onClose }: { onClose(): void }) {
     const pages: Entry[] = NAV.flatMap((group) => group.items.map((item) => ({ name: item.name, hint: group.name, icon: item.icon, run: go(item.to) })))
     const rest: Entry[] = [
       { name: 'Shelf', hint: 'Skills to copy', icon: LibraryBig, run: go('/shelf') },
-      { name: 'Rubric', hint: 'How skills are judged', icon: Scale, run: go('/skills/rubric') },
+      { name: 'Rubric', hint: 'How skills are scored', icon: Scale, run: go('/skills/rubric') },
       { name: 'First steps', hint: 'Key, snippet, first request', icon: Rocket, run: go('/start') },
       { name: 'Change theme', hint: 'System, light, dark', icon: Moon, run: cycleTheme },
     ]
@@ -131,7 +131,7 @@ function useNamed(enabled: boolean): Named[] {
       ...(skills.data?.skills ?? []).map((one) => ({ name: one.name, hint: 'Skill', icon: Sparkles, to: `/skills/${one.id}` })),
       ...(providers.data?.providers ?? []).map((one) => ({ name: one.name, hint: 'Provider', icon: Plug, to: '/providers', search: { q: one.name } })),
       ...(webhooks.data?.webhooks ?? []).map((one) => ({ name: one.url, hint: 'Webhook', icon: Send, to: `/webhooks/${one.id}` })),
-      ...(apps.data?.apps ?? []).map((one) => ({ name: one.name, hint: 'App', icon: Boxes, to: '/org/apps' })),
+      ...(apps.data?.apps ?? []).map((one) => ({ name: one.name, hint: 'Application', icon: Boxes, to: '/org/apps' })),
     ],
     [prompts.data, datasets.data, evals.data, keys.data, models.data, skills.data, providers.data, webhooks.data, apps.data],
   )

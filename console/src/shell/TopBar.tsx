@@ -44,7 +44,7 @@ export function TopBar({ onMenu, onPalette, onHelp }: TopBarProps) {
       <div className="ml-auto flex items-center gap-1">
         <Button kind="ghost" square className="md:hidden" aria-label="Search or jump" icon={<Search size={16} aria-hidden />} onClick={onPalette} />
         {hasRange(path, search.view) && <DateRange value={search} onChange={setRange} />}
-        <Button kind="ghost" className="max-lg:hidden" title="Zone in which times are shown" onClick={() => setPrefs({ zone: prefs.zone === 'utc' ? 'local' : 'utc' })}>
+        <Button kind="ghost" className="max-lg:hidden" title="Time zone of all times" onClick={() => setPrefs({ zone: prefs.zone === 'utc' ? 'local' : 'utc' })}>
           <span className="text-xs text-muted">
             <span className="sr-only">Zone: </span>
             {zoneName(prefs.zone)}

@@ -55,7 +55,7 @@ export const NAV: readonly NavGroup[] = [
     items: [
       { to: '/org/members', name: 'Members', icon: Users, docs: 'access' },
       { to: '/org/teams', name: 'Teams', icon: Building2, docs: 'access' },
-      { to: '/org/apps', name: 'Apps', icon: Boxes, docs: 'access' },
+      { to: '/org/apps', name: 'Applications', icon: Boxes, docs: 'access' },
       { to: '/org/budgets', name: 'Budgets', icon: Wallet, docs: 'budgets' },
       { to: '/org/limits', name: 'Limits', icon: Gauge, docs: 'limits' },
       { to: '/org/audit', name: 'Audit log', icon: ScrollText, docs: 'audit' },

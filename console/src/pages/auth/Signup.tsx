@@ -26,7 +26,7 @@ export function Signup() {
           <Field label="Organization" error={error?.fields['org_name']}>
             <Input name="org_name" required autoFocus maxLength={100} autoComplete="organization" value={name} onChange={(event) => setName(event.target.value)} />
           </Field>
-          <Field label="Short name" hint="Lower-case letters, digits and hyphens; used in ids and by the operator" error={error?.fields['org_slug'] ?? (isTaken(error) ? 'This short name is taken. Choose another one.' : null)}>
+          <Field label="Short name" hint="Lowercase letters, digits and hyphens; used in ids and by the operator" error={error?.fields['org_slug'] ?? (isTaken(error) ? 'This short name is taken. Choose another one.' : null)}>
             <Input name="org_slug" mono required pattern="[a-z0-9](?:[a-z0-9\-]{0,46}[a-z0-9])?" value={slug ?? slugOf(name)} onChange={(event) => setSlug(event.target.value)} />
           </Field>
           <Field label="Email" error={error?.fields['email']}>

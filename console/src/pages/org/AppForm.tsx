@@ -24,15 +24,15 @@ export function AppForm({ app, teams, onClose }: Props) {
     if (app) await unwrap(client.PUT('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } }, body }))
     else await unwrap(client.POST('/api/v1/orgs/{orgId}/apps', { params: { path: { orgId } }, body }))
     await invalidate('/api/v1/orgs')
-    toast(`${body.name} ${app ? 'saved' : 'registered'}`)
+    toast(`${body.name} ${app ? 'saved' : 'created'}`)
     onClose()
   })
   return (
     <FormDialog
       onClose={onClose}
-      title={app ? `Edit ${app.name}` : 'Register app'}
+      title={app ? `Edit ${app.name}` : 'Create application'}
       action={save}
-      submit={app ? 'Save app' : 'Register app'}
+      submit={app ? 'Save application' : 'Create application'}
       blocked={read === null && 'The configuration must be a JSON object'}
       fields={['name', 'team_id', 'description', 'config']}
     >

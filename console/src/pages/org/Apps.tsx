@@ -23,7 +23,7 @@ export function Apps() {
   const apps = list.data?.pages.flatMap((page) => page.apps) ?? []
   const create = (
     <Button kind="primary" needs="admin" icon={<Plus size={14} aria-hidden />} onClick={() => setEditing({ app: null })}>
-      Register app
+      Create application
     </Button>
   )
   const columns: Column<App>[] = [
@@ -39,7 +39,7 @@ export function Apps() {
       ),
     },
     { key: 'team', header: 'Team', from: 'sm', cell: (app) => teams.data?.teams.find((team) => team.id === app.team_id)?.name ?? <span className="text-muted">–</span> },
-    { key: 'created', header: 'Registered', from: 'md', cell: (app) => <time title={time(app.created_at, zone, 'full')}>{time(app.created_at, zone, 'date')}</time> },
+    { key: 'created', header: 'Created', from: 'md', cell: (app) => <time title={time(app.created_at, zone, 'full')}>{time(app.created_at, zone, 'date')}</time> },
     {
       key: 'actions',
       header: <span className="sr-only">Actions</span>,
@@ -50,7 +50,7 @@ export function Apps() {
             Edit…
           </MenuItem>
           <MenuItem needs="admin" danger icon={<Trash2 size={14} aria-hidden />} onSelect={() => setRemoving(app)}>
-            Unregister…
+            Delete…
           </MenuItem>
         </Menu>
       ),
@@ -59,28 +59,28 @@ export function Apps() {
   const remove = async (app: App): Promise<void> => {
     await unwrap(client.DELETE('/api/v1/orgs/{orgId}/apps/{appId}', { params: { path: { orgId, appId: app.id } } }))
     await invalidate('/api/v1/orgs', '/api/v1/keys')
-    toast(`${app.name} unregistered`)
+    toast(`${app.name} deleted`)
   }
   return (
-    <Page title="Apps" about="Group keys by application." actions={apps.length > 0 && create}>
+    <Page title="Applications" about="Group keys by application to track usage and set budgets for each." actions={apps.length > 0 && create}>
       {list.isPending ? (
         <SkeletonRows rows={4} />
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the applications" onRetry={() => void list.refetch()} />
       ) : apps.length === 0 ? (
-        <Empty icon={<Boxes size={24} aria-hidden />} title="No apps yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/apps`, { name: 'Checkout' })} />}>
-          Register each application and assign its keys to track and limit usage.
+        <Empty icon={<Boxes size={24} aria-hidden />} title="No applications yet" action={create} more={<Code label="The same with the API" code={apiSnippet(location.origin, `/orgs/${orgId}/apps`, { name: 'Checkout' })} />}>
+          Create one for each program or service, and assign its keys to it when you create or edit them.
         </Empty>
       ) : (
         <Section flush>
-          <Table label="Apps" columns={columns} rows={apps} rowKey={(app) => app.id} />
-          <Pager shown={apps.length} what="apps" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
+          <Table label="Applications" columns={columns} rows={apps} rowKey={(app) => app.id} />
+          <Pager shown={apps.length} what="applications" more={list.hasNextPage} busy={list.isFetchingNextPage} onMore={() => void list.fetchNextPage()} />
         </Section>
       )}
       {editing && <AppForm app={editing.app} teams={teams.data?.teams ?? []} onClose={() => setEditing(null)} />}
       {removing && (
-        <ConfirmDialog open onClose={() => setRemoving(null)} title={`Unregister ${removing.name}?`} action="Unregister app" onConfirm={() => remove(removing)}>
-          Its keys keep working without an app. Its past usage stays in the logs. Its budgets are deleted.
+        <ConfirmDialog open onClose={() => setRemoving(null)} title={`Delete ${removing.name}?`} action="Delete application" onConfirm={() => remove(removing)}>
+          Its keys keep working, without an application. Its past usage stays in the logs. Its budgets are deleted.
         </ConfirmDialog>
       )}
     </Page>

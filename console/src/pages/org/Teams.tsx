@@ -44,8 +44,8 @@ export function Teams() {
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the teams" onRetry={() => void list.refetch()} />
       ) : teams.length === 0 ? (
-        <Empty icon={<Building2 size={24} aria-hidden />} title="No teams yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/teams`, { name: 'Search' })} />}>
-          A team groups people and apps to track and limit their usage.
+        <Empty icon={<Building2 size={24} aria-hidden />} title="No teams yet" action={create} more={<Code label="The same with the API" code={apiSnippet(location.origin, `/orgs/${orgId}/teams`, { name: 'Search' })} />}>
+          A team groups people and applications to track and limit their usage.
         </Empty>
       ) : (
         <>
@@ -58,7 +58,7 @@ export function Teams() {
                   <Button kind="ghost" size="sm" square needs="admin" aria-label={`Delete ${team.name}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => setRemoving(team)} />
                 </div>
                 <p className="text-xs text-muted">
-                  {plural(team.members.length, 'member')}, {plural(apps.data?.apps.filter((app) => app.team_id === team.id).length ?? 0, 'app')},{' '}
+                  {plural(team.members.length, 'member')}, {plural(apps.data?.apps.filter((app) => app.team_id === team.id).length ?? 0, 'application')},{' '}
                   <Link to="/usage" search={{ by: 'app', query: term('team', team.id), range: 'this-month' }} className="underline">
                     {money(spendOf(team.id))} this month
                   </Link>
@@ -79,7 +79,7 @@ export function Teams() {
       {editing && <TeamForm team={editing.team} onClose={() => setEditing(null)} />}
       {removing && (
         <ConfirmDialog open onClose={() => setRemoving(null)} title={`Delete ${removing.name}?`} action="Delete team" onConfirm={() => remove(removing)}>
-          Its members stay in the organization, and its apps keep working without a team. Its budgets are deleted.
+          Its members stay in the organization, and its applications keep working without a team. Its budgets are deleted.
         </ConfirmDialog>
       )}
     </Page>

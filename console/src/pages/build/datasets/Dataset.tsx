@@ -71,7 +71,7 @@ function Loaded({ dataset }: { dataset: Schemas['Dataset'] }) {
         Import
       </Button>
       <Button icon={<Camera size={14} aria-hidden />} needs="member" blocked={dataset.case_count === 0 && 'There are no cases yet'} onClick={() => setOpen('freeze')}>
-        Snapshot
+        Freeze version
       </Button>
       <Button icon={<Dices size={14} aria-hidden />} blocked={dataset.case_count === 0 && 'There are no cases yet'} onClick={() => setOpen('sample')}>
         Sample

@@ -49,7 +49,7 @@ export function Datasets() {
         </Section>
       ) : datasets.length === 0 ? (
         <Empty icon={<Database size={24} aria-hidden />} title="No datasets yet" action={create} more={<Code label="A file to import" code={'input,expected\n"What is the capital of France?",Paris\n"What is 2 + 2?",4'} />}>
-          A dataset holds inputs and the expected answers. Import a file, write cases by hand, or take them from the logs.
+          A dataset has inputs and expected answers. Import a file, write cases by hand, or take them from the logs.
         </Empty>
       ) : (
         <>

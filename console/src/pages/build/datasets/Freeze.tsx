@@ -11,7 +11,7 @@ export function Freeze({ dataset, onClose }: { dataset: Schemas['Dataset']; onCl
   const freeze = useAction(async () => {
     const created = await unwrap(client.POST('/api/v1/datasets/{datasetId}/versions', { params: { path: { datasetId: dataset.id } }, body: { note: note.trim() || null } }))
     await invalidate('/api/v1/datasets')
-    toast(`Version ${created.version} holds ${plural(created.case_count, 'case')}`)
+    toast(`Version ${created.version} has ${plural(created.case_count, 'case')}`)
     onClose()
   })
   return (

@@ -69,7 +69,7 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
   }
   const refused = chosen && error ? invalidRows(error, chosen) : null
   const invalid = refused?.rows ?? chosen?.file.invalid ?? []
-  const blocked = !chosen ? 'Choose a file first' : chosen.file.rows.length === 0 ? 'The file has no rows' : chosen.mapping.input === '' ? 'Say which column is the input' : false
+  const blocked = !chosen ? 'Choose a file first' : chosen.file.rows.length === 0 ? 'The file has no rows' : chosen.mapping.input === '' ? 'Choose the column of the input' : false
   return (
     <Dialog
       open
@@ -142,7 +142,7 @@ function Progress({ share }: { share: number }) {
         <div className={cx('h-full rounded-full bg-accent', share === 1 && 'pulse')} style={{ width: `${percent}%` }} />
       </div>
       <span className="w-32 text-right text-xs text-muted tabular-nums" role="status">
-        {share < 1 ? `${percent}% sent` : 'Sent, being stored…'}
+        {share < 1 ? `${percent}% sent` : 'Uploaded, saving…'}
       </span>
     </div>
   )

@@ -47,7 +47,7 @@ export function Versions({ dataset, search, set, onFreeze }: VersionsProps) {
   if (!list.data) return <SkeletonRows rows={4} />
   if (versions.length === 0) {
     return (
-      <Empty title="No versions yet" action={<Button kind="primary" needs="member" blocked={dataset.case_count === 0 && 'There are no cases yet'} onClick={onFreeze}>Snapshot</Button>}>
+      <Empty title="No versions yet" action={<Button kind="primary" needs="member" blocked={dataset.case_count === 0 && 'There are no cases yet'} onClick={onFreeze}>Freeze version</Button>}>
         A version keeps the cases as they are now. Runs on the same version can be compared, even if the working copy changes.
       </Empty>
     )

@@ -14,6 +14,6 @@ export function parseEditable({ kind, text }: EditableValue): { value: unknown; 
   try {
     return { value: JSON.parse(text) as unknown, problem: null }
   } catch (error) {
-    return { value: null, problem: `No JSON: ${error instanceof Error ? error.message : 'it cannot be read'}` }
+    return { value: null, problem: `Not valid JSON: ${error instanceof Error ? error.message : 'it cannot be read'}` }
   }
 }

@@ -22,7 +22,7 @@ export function TryIt({ definition, blocked }: { definition: Schemas['NewEval'];
   const [outcome, setOutcome] = useState<Outcome | null>(null)
   const attempt = useAction(async () => {
     setOutcome(null)
-    const created = await unwrap(client.POST('/api/v1/evals', { body: { ...definition, name: `Try of ${definition.name || definition.evaluator}`, enabled: false, sample_rate: 0 } }))
+    const created = await unwrap(client.POST('/api/v1/evals', { body: { ...definition, name: `Trial of ${definition.name || definition.evaluator}`, enabled: false, sample_rate: 0 } }))
     const path = { evalId: created.id }
     try {
       const run = await unwrap(client.POST('/api/v1/evals/{evalId}/run', { params: { path }, body: { limit: TRIAL_SIZE } }))

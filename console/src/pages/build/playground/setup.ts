@@ -130,7 +130,7 @@ export function addTool(text: string): string {
   return Array.isArray(tools) ? JSON.stringify([...(tools as unknown[]), NEW_TOOL], null, 2) : text
 }
 
-/** Undefined for an empty text, null for one that is no JSON. */
+/** Undefined for an empty text, null for one that is not valid JSON. */
 function parseJson(text: string): unknown {
   if (text.trim() === '') return undefined
   try {

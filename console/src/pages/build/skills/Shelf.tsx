@@ -44,7 +44,7 @@ function Cards({ search, set }: { search: ShelfSearch; set(change: Partial<Shelf
     <>
       {(skills.length > 0 || q) && (
         <div className="flex flex-wrap items-center gap-2">
-          <Input key={q ?? ''} type="search" aria-label="Find on the shelf" placeholder="A part of the name" className="max-w-72" defaultValue={q ?? ''} onBlur={(event) => set({ q: event.target.value.trim() || undefined })} onKeyDown={(event) => event.key === 'Enter' && set({ q: event.currentTarget.value.trim() || undefined })} />
+          <Input key={q ?? ''} type="search" aria-label="Find on the shelf" placeholder="Find a skill" className="max-w-72" defaultValue={q ?? ''} onBlur={(event) => set({ q: event.target.value.trim() || undefined })} onKeyDown={(event) => event.key === 'Enter' && set({ q: event.currentTarget.value.trim() || undefined })} />
           <Select aria-label="Order" className="w-40" value={sort ?? 'recent'} onChange={(event) => set({ sort: SORTS.find((one) => one === event.target.value) })} options={[{ value: 'recent', label: 'Newest first' }, { value: 'adoptions', label: 'Most copied' }, { value: 'score', label: 'Best score' }]} />
         </div>
       )}

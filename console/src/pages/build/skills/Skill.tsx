@@ -85,7 +85,7 @@ function Loaded({ skill }: { skill: Skill }) {
     await invalidate('/api/v1/skills')
     setDraft(null)
     set({ v: undefined })
-    toast(`Saved as version ${saved.version}; it is being judged`)
+    toast(`Saved as version ${saved.version}; it is being evaluated`)
   }
   const save = useAction(() => put(text))
   const blocked = shown ? 'An old version cannot be changed' : !isDraft ? 'No changes' : validateSkillSource(text).length > 0 ? 'The front matter has problems' : false

@@ -46,10 +46,10 @@ function List({ action }: { action: ReactNode }) {
   const search = (next: string) => void navigate({ to: '/skills', search: { q: next || undefined }, replace: true })
   const columns: Column<Skill>[] = [
     { key: 'name', header: 'Skill', className: 'max-w-56 truncate', cell: (row) => <code className="font-medium">{row.name}</code> },
-    { key: 'headline', header: 'For', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.headline || row.description },
+    { key: 'headline', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.headline || row.description },
     { key: 'version', header: 'Version', number: true, from: 'sm', cell: (row) => `v${row.version}` },
     { key: 'shelf', header: 'Shelf', from: 'sm', cell: (row) => <OnShelf skill={row} /> },
-    { key: 'score', header: 'Evaluation', cell: (row) => (row.latest_evaluation ? <Score {...row.latest_evaluation} /> : <span className="text-muted">being judged</span>) },
+    { key: 'score', header: 'Evaluation', cell: (row) => (row.latest_evaluation ? <Score {...row.latest_evaluation} /> : <span className="text-muted">being evaluated</span>) },
     { key: 'changed', header: 'Changed', from: 'lg', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   if (list.isError) return <ErrorPanel error={list.error} what="the skills" onRetry={() => void list.refetch()} />

@@ -53,7 +53,7 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
         <span role="status" className="min-w-0 flex-1 text-xs">
           {result && (
             <Status tone={result.ok ? 'ok' : 'err'}>
-              {result.ok ? 'the destination took it' : (result.error ?? 'failed')} <span className="text-muted tabular-nums">{duration(result.latency_ms)}</span>
+              {result.ok ? 'the destination accepted it' : (result.error ?? 'failed')} <span className="text-muted tabular-nums">{duration(result.latency_ms)}</span>
             </Status>
           )}
         </span>
@@ -66,7 +66,7 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
       </div>
       <ErrorLine error={test.error} />
       <ConfirmDialog open={removing} onClose={() => setRemoving(false)} title={`Delete ${config.name}?`} action="Delete export" onConfirm={remove}>
-        Nothing more is sent, and a delivery under way is stopped. {config.status.lag > 0 && `${integer(config.status.lag)} rows that wait are not sent.`}
+        Nothing more is sent, and a delivery under way is stopped. {config.status.lag > 0 && `${integer(config.status.lag)} waiting rows will not be sent.`}
       </ConfirmDialog>
     </li>
   )

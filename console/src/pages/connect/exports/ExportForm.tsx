@@ -7,11 +7,11 @@ import { Checkbox, Field, FormDialog, Input, SecretInput, Select, TextArea, toas
 import { QueryBox } from '../../observe/query/QueryBox'
 
 const SOURCES: { name: Schemas['ExportSource']; about: string }[] = [
-  { name: 'proxy', about: 'what was proxied' },
-  { name: 'api', about: 'calls of the playground and of judges' },
-  { name: 'otel', about: 'spans that others sent in' },
+  { name: 'proxy', about: 'proxied requests' },
+  { name: 'api', about: 'calls of the playground and of evals' },
+  { name: 'otel', about: 'spans received over OTLP' },
   { name: 'mcp', about: 'calls through MCP' },
-  { name: 'replay', about: 'requests that replays sent again' },
+  { name: 'replay', about: 'requests of replays' },
   { name: 'audit', about: 'signed checkpoints of the audit log' },
 ]
 
@@ -84,7 +84,7 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
       <div className="flex flex-col gap-1">
         <p className="text-sm font-medium">Only rows that match</p>
         <QueryBox value={query} onChange={setQuery} error={save.fields['query'] === undefined ? null : save.error} inputRef={box} placeholder="All rows. Filter: status:error metadata.env:prod" />
-        <p className="text-xs text-muted">{config ? 'A change also holds for rows that wait.' : 'Other rows are skipped.'}</p>
+        <p className="text-xs text-muted">{config ? 'A change also applies to rows that are waiting.' : 'Other rows are skipped.'}</p>
       </div>
       {kind === 'webhook' && (
         <Field label="Signing secret" hint={config?.has_secret ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : 'Optional; whsec_ and base64, or any text.'} error={save.fields['secret']}>

@@ -31,7 +31,7 @@ export function Exports() {
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the exports" onRetry={() => void list.refetch()} />
         ) : configs.length === 0 ? (
-          <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/exports', { name: 'traces', kind: 'otlp', endpoint: 'https://otel.example.com' })} />}>
+          <Empty icon={<Share2 size={24} aria-hidden />} title="No exports yet" action={create} more={<Code label="The same with the API" code={apiSnippet(location.origin, '/exports', { name: 'traces', kind: 'otlp', endpoint: 'https://otel.example.com' })} />}>
             {DESCRIPTION}
           </Empty>
         ) : (

@@ -92,7 +92,7 @@ export function Import() {
                   )}
                 </div>
               )}
-              <p className="text-xs text-muted">Credentials in the file are stored sealed and never shown. os.environ/NAME is not read from the server; the plan says which to add by hand.</p>
+              <p className="text-xs text-muted">Credentials in the file are encrypted and never shown. References such as os.environ/NAME are not resolved; the plan lists the credentials to add by hand.</p>
             </div>
           </Section>
         </div>
@@ -115,8 +115,8 @@ export function Import() {
           <Findings key={String(result.applied)} findings={result.findings} />
           {canApply && (
             <div className="sticky bottom-0 flex flex-wrap items-center justify-end gap-3 border-t border-line bg-bg py-3">
-              <span className="text-muted">{conflicts > 0 ? 'Resolve the conflicts first' : writes === 0 ? 'There is nothing to write' : `${plural(writes, 'change')} in one transaction`}</span>
-              <Button kind="primary" needs="admin" blocked={conflicts > 0 ? 'Resolve the conflicts first' : writes === 0 && 'There is nothing to write'} onClick={() => setConfirming(true)}>
+              <span className="text-muted">{conflicts > 0 ? 'Resolve the conflicts first' : writes === 0 ? 'There is nothing to import' : `${plural(writes, 'change')} in one transaction`}</span>
+              <Button kind="primary" needs="admin" blocked={conflicts > 0 ? 'Resolve the conflicts first' : writes === 0 && 'There is nothing to import'} onClick={() => setConfirming(true)}>
                 Apply…
               </Button>
             </div>

@@ -18,7 +18,7 @@ interface SourceInfo {
 
 export const SOURCES: Record<Source, SourceInfo> = {
   litellm: { name: 'LiteLLM', about: 'The config.yaml of its proxy: models, fallbacks, router settings.', accept: '.yaml,.yml,.json', placeholder: 'model_list:\n  - model_name: gpt-4o\n    litellm_params: {model: openai/gpt-4o}', dialect: 'litellm' },
-  'litellm-keys': { name: 'LiteLLM keys', about: 'The table LiteLLM_VerificationToken as CSV, JSON or an SQL dump. The keys go on working below /compat/litellm.', accept: '.csv,.json,.sql,.txt', placeholder: 'token,key_name,key_alias,models,max_budget,budget_duration', dialect: 'litellm' },
+  'litellm-keys': { name: 'LiteLLM keys', about: 'The table LiteLLM_VerificationToken as CSV, JSON or an SQL dump. The keys keep working under /compat/litellm.', accept: '.csv,.json,.sql,.txt', placeholder: 'token,key_name,key_alias,models,max_budget,budget_duration', dialect: 'litellm' },
   portkey: { name: 'Portkey', about: 'Saved configs and virtual keys as JSON, or one config.', accept: '.json', placeholder: '{"configs": [{"slug": "pc-chat", "config": {"strategy": {"mode": "fallback"}, "targets": []}}]}', dialect: 'portkey' },
   openrouter: { name: 'OpenRouter', about: 'Presets or request bodies as JSON.', accept: '.json', placeholder: '{"presets": [{"slug": "fast", "config": {"models": ["openai/gpt-4o"]}}]}', dialect: 'openrouter' },
   helicone: { name: 'Helicone', about: 'The config.yaml of its AI gateway: providers and routers.', accept: '.yaml,.yml,.json', placeholder: 'routers:\n  chat:\n    load-balance: …', dialect: 'helicone' },

@@ -25,7 +25,7 @@ export function ScopeBuilder({ choice, onChoice, scopes, problem }: Props) {
   const mcp = <NameList label="MCP servers" names={choice.mcp} suggestions={['*', ...(servers.data?.servers.map((server) => server.name) ?? [])]} placeholder="github/get_*" onChange={(names) => onChoice({ ...choice, mcp: names })} />
   return (
     <fieldset className="flex flex-col gap-3">
-      <legend className="mb-1 text-sm font-medium">For</legend>
+      <legend className="mb-1 text-sm font-medium">Permissions</legend>
       <Radio {...use('proxy')} label="Calling models" hint="All providers and models. In the management API it sees only its own log rows and usage. Use it for applications." />
       <Radio {...use('some')} label="Calling some providers or models" hint="A call must match one of the providers and one of the models; a list left empty allows all. It acts as a member, and sees only its own log rows and usage." />
       {choice.use === 'some' && (

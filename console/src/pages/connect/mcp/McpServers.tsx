@@ -115,7 +115,7 @@ function ServerTable({ servers }: { servers: readonly Server[] }) {
       ),
     },
     { key: 'protocol', header: 'Protocol', from: 'lg', cell: (server) => server.status.protocol_version ?? <span className="text-muted">–</span> },
-    { key: 'ok', header: 'Last answer', from: 'md', className: 'whitespace-nowrap', cell: (server) => (server.status.last_ok_at === null ? <span className="text-muted">never</span> : <time title={time(server.status.last_ok_at, zone, 'full')}>{ago(server.status.last_ok_at, now)}</time>) },
+    { key: 'ok', header: 'Last response', from: 'md', className: 'whitespace-nowrap', cell: (server) => (server.status.last_ok_at === null ? <span className="text-muted">never</span> : <time title={time(server.status.last_ok_at, zone, 'full')}>{ago(server.status.last_ok_at, now)}</time>) },
   ]
   return <Table label="MCP servers" columns={columns} rows={servers} rowKey={(server) => server.name} onOpen={(server) => void navigate({ to: '/mcp/$server', params: { server: server.name }, search: {} })} />
 }

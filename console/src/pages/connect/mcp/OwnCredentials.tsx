@@ -55,7 +55,7 @@ export function OwnCredentials({ server }: { server: string }) {
             save.run()
           }}
         >
-          <p className="text-muted">Calls of yours are sent with these headers. They are encrypted, and nobody can read them back.</p>
+          <p className="text-muted">Your calls are sent with these headers. They are encrypted, and nobody can read them back.</p>
           <div className="grid gap-3 sm:grid-cols-2">
             {names.map((name) => (
               <Field key={name} label={name}>

@@ -50,7 +50,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
       <div className="grid gap-3 sm:grid-cols-3">
         {server === null && (
           <Field label="Name" hint="Prefix of tool names: github__get_issue." error={fields['name']}>
-            <Input mono required autoFocus pattern="[a-z0-9\-]{1,32}" title="Lower-case letters, digits and dashes, at most 32" value={draft.name} placeholder="github" onChange={(event) => set({ name: event.target.value })} />
+            <Input mono required autoFocus pattern="[a-z0-9\-]{1,32}" title="Lowercase letters, digits and dashes, at most 32" value={draft.name} placeholder="github" onChange={(event) => set({ name: event.target.value })} />
           </Field>
         )}
         <Field label="URL" hint="The endpoint of the server." error={fields['url']} className={server === null ? 'sm:col-span-2' : 'sm:col-span-3'}>
@@ -92,7 +92,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
         <Switch label="Enabled" checked={draft.enabled} onChange={(event) => set({ enabled: event.target.checked })} />
       </div>
       <details className="rounded-sm border border-line px-3 py-2">
-        <summary className="font-medium">More: tools, prices, headers, time-out, instructions</summary>
+        <summary className="font-medium">More: tools, prices, headers, timeout, instructions</summary>
         <div className="mt-3 grid gap-3 sm:grid-cols-2">
           <Field label="Allowed tools" hint="Patterns such as get_*, separated by commas. Empty allows all." error={fields['allow']}>
             <Input mono value={draft.allow} onChange={(event) => set({ allow: event.target.value })} />

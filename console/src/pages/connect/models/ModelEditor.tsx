@@ -62,7 +62,7 @@ function Limits({ draft, problems, set }: LimitsProps) {
   const { cache, prompt_cache } = draft
   const numbers = [
     { field: 'retries', label: 'Retries', hint: 'At each target, 0 to 5.', placeholder: '0' },
-    { field: 'timeout_ms', label: 'Timeout, ms', hint: 'Of each attempt.', placeholder: 'of the installation' },
+    { field: 'timeout_ms', label: 'Timeout, ms', hint: 'Of each attempt.', placeholder: 'server default' },
     { field: 'first_byte_timeout_ms', label: 'Timeout of the first byte, ms', hint: 'Until a response starts.', placeholder: 'none' },
   ] as const
   return (

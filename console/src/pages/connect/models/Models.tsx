@@ -64,7 +64,7 @@ export function Models() {
               {importing}
             </>
           }
-          more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/models`, EXAMPLE)} />}
+          more={<Code label="The same with the API" code={apiSnippet(location.origin, `/orgs/${orgId}/models`, EXAMPLE)} />}
         >
           A named model gives one name to several targets, with fallbacks, weights or conditions between them. Import brings those of LiteLLM, Portkey, OpenRouter and Helicone.
         </Empty>

@@ -204,7 +204,7 @@ function formatStrategy(at: string, strategy: StrategyDraft, problems: Problems)
   const { mode, causes, statuses, conditions, extra } = strategy
   const others = statuses.split(/[\s,]+/).filter(Boolean)
   const wrong = others.find((status) => !/^\d+$/.test(status))
-  if (causes !== null && wrong !== undefined) problems[`${at}on`] = `${wrong} is no status`
+  if (causes !== null && wrong !== undefined) problems[`${at}on`] = `${wrong} is not a status`
   const on = causes && [...causes, ...others].map((cause) => (/^\d+$/.test(cause) ? Number(cause) : cause))
   return {
     ...extra,

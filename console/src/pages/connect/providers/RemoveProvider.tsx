@@ -14,8 +14,8 @@ export function RemoveProvider({ offer, onClose }: { offer: Offer; onClose: () =
   return (
     <ConfirmDialog open onClose={onClose} title={`Remove ${offer.name}?`} action={offer.builtIn ? 'Remove credential' : 'Remove provider'} onConfirm={remove}>
       {offer.builtIn
-        ? 'The stored credential is deleted. Requests that bring their own, or that the installation has one for, go on.'
-        : 'Requests that name this provider are refused from then on. What was logged stays.'}
+        ? 'The stored credential is deleted. Requests that bring their own, or that the server has one for, keep working.'
+        : 'Requests that name this provider are refused from then on. Logged requests stay.'}
     </ConfirmDialog>
   )
 }

@@ -35,7 +35,7 @@ export function Webhooks() {
         ) : list.isError ? (
           <ErrorPanel error={list.error} what="the webhooks" onRetry={() => void list.refetch()} />
         ) : webhooks.length === 0 ? (
-          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, '/webhooks', { url: 'https://example.com/hooks', events: ['key.revoke', 'budget.exceeded'] })} />}>
+          <Empty icon={<Send size={24} aria-hidden />} title="No webhooks yet" action={create} more={<Code label="The same with the API" code={apiSnippet(location.origin, '/webhooks', { url: 'https://example.com/hooks', events: ['key.revoke', 'budget.exceeded'] })} />}>
             {DESCRIPTION}
           </Empty>
         ) : (

@@ -18,9 +18,9 @@ export const EVENT_GROUPS: { name: string; events: { type: string; about: string
   {
     name: 'People',
     events: [
-      { type: 'user.invite', about: 'somebody was invited' },
+      { type: 'user.invite', about: 'a member was invited' },
       { type: 'user.role_change', about: 'a role changed' },
-      { type: 'user.remove', about: 'somebody was removed' },
+      { type: 'user.remove', about: 'a member was removed' },
     ],
   },
   {

@@ -30,7 +30,7 @@ export function AlertHistory({ alert, onClose }: { alert: Schemas['Alert']; onCl
       cell: (entry) => (
         <span className="flex flex-wrap items-center gap-x-2">
           <Status tone={TONES[entry.kind] ?? 'muted'}>{entry.kind}</Status>
-          {entry.muted && <Badge title="The alert was muted, so nobody was notified">not sent</Badge>}
+          {entry.muted && <Badge title="The alert was muted: nobody was notified">not sent</Badge>}
           <PartialNote reading={entry} />
         </span>
       ),

@@ -16,7 +16,7 @@ export function PartialNote({ page, busy, onMore }: PartialProps) {
   return (
     <div role="status" className="flex flex-wrap items-center gap-3 border-t border-line bg-warn-soft px-4 py-1.5 text-xs">
       <span>
-        Searched back to {time(page.scanned_to, zone)}.{page.next_cursor === null && ' There are too many rows to look at all of them: choose a shorter time range.'}
+        Searched back to {time(page.scanned_to, zone)}.{page.next_cursor === null && ' There are too many rows to search all of them: choose a shorter time range.'}
       </span>
       {page.next_cursor !== null && (
         <Button size="sm" busy={busy} onClick={onMore}>

@@ -22,7 +22,7 @@ export function UserCard({ user }: { user: string }) {
           <Fact name="All requests" value={compact(data.requests)} />
           <Fact name="Tokens" value={compact(data.total_tokens)} />
           <Fact name="Cost" value={money(data.cost_usd)} />
-          <Fact name="Uses most" value={data.top_models[0]?.model ?? '–'} />
+          <Fact name="Most used model" value={data.top_models[0]?.model ?? '–'} />
           <Fact name="First seen" value={time(data.first_seen_at, zone, 'date')} />
         </>
       )}

@@ -3,11 +3,11 @@ import { BookOpen, BookText, Laptop, Plug, Users, Wallet, Waypoints } from 'luci
 import type { ReactNode } from 'react'
 
 const STEPS = [
-  { to: '/providers', name: 'Connect a provider', about: 'Store a credential once; it is sealed and never shown again.', icon: Plug },
+  { to: '/providers', name: 'Connect a provider', about: 'Store a credential once; it is encrypted and never shown again.', icon: Plug },
   { to: '/models', name: 'Name your models', about: 'One name for several targets, with fallbacks and shares. Applications keep the name when you change the target.', icon: Waypoints },
-  { to: '/prompts', name: 'Make a prompt', about: 'Templates with versions, used by name from any request.', icon: BookText },
+  { to: '/prompts', name: 'Create a prompt', about: 'Templates with versions, used by name from any request.', icon: BookText },
   { to: '/org/budgets', name: 'Set a budget', about: 'A warning and a hard limit by day, week or month.', icon: Wallet },
-  { to: '/org/members', name: 'Invite somebody', about: 'Members, admins and viewers, in teams if you like.', icon: Users },
+  { to: '/org/members', name: 'Invite a member', about: 'Members, admins and viewers, in teams if you like.', icon: Users },
 ]
 const DOCS = [
   { href: '/console/docs/clients/claude-code', name: 'Set up your tools', about: 'Claude Code, Cursor, Open WebUI, LangChain and others.', icon: Laptop },

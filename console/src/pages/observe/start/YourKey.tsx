@@ -21,7 +21,7 @@ export function YourKey({ stored, onStored }: { stored: boolean; onStored(): voi
     return (
       <>
         <OneTimeSecret title="Copy it now, you won't see it again" secret={key} onStored={onStored}>
-          Store it where your other secrets are. After a reload of this page it is gone. The first key of an organization may do everything that an admin may.
+          Store it where your other secrets are. After a reload of this page it is gone. The first key of an organization has the permissions of an admin.
         </OneTimeSecret>
         <KeyForApplication />
       </>

@@ -77,7 +77,7 @@ export function Spend({ views, by, query, own, sort, onChange }: SpendProps) {
       </div>
       {breakdown.data?.partial && (
         <p role="status" className="rounded-sm bg-warn-soft px-3 py-1.5 text-xs">
-          There are too many requests to add up all of them: the numbers begin at {time(breakdown.data.scanned_to, zone)}. Choose a shorter time range for all.
+          There are too many requests to count all of them: the numbers begin at {time(breakdown.data.scanned_to, zone)}. Choose a shorter time range to count all.
         </p>
       )}
       {queryError ? null : breakdown.isError ? (

@@ -22,7 +22,7 @@ export function History({ type, id }: Target) {
   const list = api.useQuery('get', '/api/v1/orgs/{orgId}/audit', { params: { path: { orgId }, query } })
   if (list.isError) return <ErrorPanel error={list.error} what="the history" onRetry={() => void list.refetch()} />
   if (!list.data) return <SkeletonRows rows={3} />
-  if (list.data.entries.length === 0) return <p className="p-3 text-muted">Nothing is recorded about it.</p>
+  if (list.data.entries.length === 0) return <p className="p-3 text-muted">No changes are recorded yet.</p>
   const columns: Column<Entry>[] = [
     { key: 'at', header: 'When', cell: (entry) => <time dateTime={entry.at} title={time(entry.at, zone, 'full')} className="whitespace-nowrap">{ago(entry.at, now)}</time> },
     { key: 'actor', header: 'Who', className: 'max-w-48 truncate', cell: (entry) => entry.actor.name ?? entry.actor.type },

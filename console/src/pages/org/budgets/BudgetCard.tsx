@@ -81,7 +81,7 @@ const COLORS: Record<Tone, string> = { ok: 'ok', warn: 'warn', err: 'err', accen
 
 function stateOf({ spent_usd: spent, soft_limit_usd: soft, hard_limit_usd: hard }: Schemas['Budget']): { tone: Tone; text: string } {
   if (spent === null) return { tone: 'muted', text: 'per user' }
-  if (hard !== null && spent >= hard) return { tone: 'err', text: 'spent: requests are refused' }
+  if (hard !== null && spent >= hard) return { tone: 'err', text: 'limit reached: requests are blocked' }
   if (soft !== null && spent >= soft) return { tone: 'warn', text: 'soft limit reached' }
   return { tone: 'ok', text: 'within limits' }
 }

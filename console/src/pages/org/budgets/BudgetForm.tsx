@@ -10,7 +10,7 @@ import type { ScopeNames } from './useScopeNames'
 const SCOPES: { value: Schemas['BudgetScope']; label: string }[] = [
   { value: 'org', label: 'The organization' },
   { value: 'team', label: 'A team' },
-  { value: 'app', label: 'An app' },
+  { value: 'app', label: 'An application' },
   { value: 'key', label: 'A key' },
   { value: 'user', label: 'End users' },
 ]
@@ -49,7 +49,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
     toast(budget ? 'Budget saved' : 'Budget active')
     onClose()
   })
-  const problem = scope !== 'user' && choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit lies above the hard one' : false
+  const problem = scope !== 'user' && choices.length === 0 ? `There is no ${scope} yet` : soft === '' && hard === '' ? 'Set at least one limit' : soft !== '' && hard !== '' && Number(soft) > Number(hard) ? 'The soft limit is above the hard limit' : false
   return (
     <FormDialog
       onClose={onClose}
@@ -80,7 +80,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
         <Field label="Soft limit, USD" hint="Reaching it sends budget.warning." error={save.fields['soft_limit_usd']}>
           <Input type="number" min={0} step="any" value={soft} placeholder="none" onChange={(event) => setSoft(event.target.value)} />
         </Field>
-        <Field label="Hard limit, USD" hint="Reaching it refuses further requests." error={save.fields['hard_limit_usd']}>
+        <Field label="Hard limit, USD" hint="Reaching it blocks further requests." error={save.fields['hard_limit_usd']}>
           <Input type="number" min={0} step="any" autoFocus={user !== undefined} value={hard} placeholder="none" onChange={(event) => setHard(event.target.value)} />
         </Field>
       </div>

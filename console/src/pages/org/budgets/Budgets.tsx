@@ -37,8 +37,8 @@ export function Budgets() {
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the budgets" onRetry={() => void list.refetch()} />
       ) : budgets.length === 0 ? (
-        <Empty icon={<Wallet size={24} aria-hidden />} title="No budgets yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/budgets`, { scope: 'org', period: 'monthly', soft_limit_usd: 80, hard_limit_usd: 100 })} />}>
-          A budget limits what the organization, a team, an app, a key or each end user spends in a day, a week or a month.
+        <Empty icon={<Wallet size={24} aria-hidden />} title="No budgets yet" action={create} more={<Code label="The same with the API" code={apiSnippet(location.origin, `/orgs/${orgId}/budgets`, { scope: 'org', period: 'monthly', soft_limit_usd: 80, hard_limit_usd: 100 })} />}>
+          A budget limits what the organization, a team, an application, a key or each end user spends in a day, a week or a month.
         </Empty>
       ) : (
         <>

@@ -13,7 +13,7 @@ type Scope = Schemas['LimitScope']
 const SCOPES: { value: Scope; label: string }[] = [
   { value: 'org', label: 'The organization' },
   { value: 'team', label: 'A team' },
-  { value: 'app', label: 'An app' },
+  { value: 'app', label: 'An application' },
   { value: 'key', label: 'A key' },
   { value: 'model', label: 'A model' },
 ]
@@ -94,7 +94,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
   const problem =
     scope !== 'model' && choices.length === 0 ? `There is no ${scope} yet`
     : UNITS.every((unit) => amounts[unit] === '') ? 'Set at least one number'
-    : per === 'metadata' && field.trim() === '' ? 'Name the field of the metadata'
+    : per === 'metadata' && field.trim() === '' ? 'Enter the metadata field'
     : (className.trim() === '') !== (share === '') || (share !== '' && shareOfClass === null) ? 'A reserved share needs a class and a percentage'
     : false
   return (
@@ -109,7 +109,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
     >
       <div className="grid gap-3 sm:grid-cols-3">
         <Field label="Name" hint="Headers and errors show it." error={save.fields['name']}>
-          <Input required autoFocus pattern="[a-z0-9\-]{1,40}" title="Lower-case letters, digits and dashes, at most 40" value={name} placeholder="team-tokens" onChange={(event) => setName(event.target.value)} />
+          <Input required autoFocus pattern="[a-z0-9\-]{1,40}" title="Lowercase letters, digits and dashes, at most 40" value={name} placeholder="team-tokens" onChange={(event) => setName(event.target.value)} />
         </Field>
         <Field label="For" error={save.fields['scope']}>
           <Select value={scope} onChange={(event) => setScope(event.target.value as Scope)} options={SCOPES} />
@@ -125,7 +125,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
           <Select value={per} onChange={(event) => setPer(event.target.value)} options={PERS} />
         </Field>
         {per === 'metadata' && (
-          <Field label="Field of the metadata">
+          <Field label="Metadata field">
             <Input value={field} maxLength={64} placeholder="tenant" onChange={(event) => setField(event.target.value)} />
           </Field>
         )}
@@ -159,7 +159,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
       </div>
       <div className="grid gap-3 sm:grid-cols-2">
         <Switch label="Dry run" hint="Counts requests and records what it would refuse." checked={dryRun} onChange={(event) => setDryRun(event.target.checked)} />
-        <Switch label="In force" checked={enabled} onChange={(event) => setEnabled(event.target.checked)} />
+        <Switch label="Enabled" checked={enabled} onChange={(event) => setEnabled(event.target.checked)} />
       </div>
       <p className="rounded-md bg-sunken p-2 text-sm" role="status" aria-label="What it means">
         {initial.user !== undefined && `Opened for the user ${initial.user}: a limit for users counts each of them separately. `}

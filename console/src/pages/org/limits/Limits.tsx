@@ -16,7 +16,7 @@ type Limit = Schemas['Limit']
 
 const ABOUT: Record<Schemas['Exactness'], string> = {
   exact: 'Limits are exact, for streamed responses too.',
-  slices: 'Nodes share them in slices: together they may exceed a limit by a tenth and one call.',
+  slices: 'Nodes share each limit: together they may exceed it by a tenth and one call.',
 }
 
 export function Limits() {
@@ -57,8 +57,8 @@ export function Limits() {
       ) : list.isError ? (
         <ErrorPanel error={list.error} what="the limits" onRetry={() => void list.refetch()} />
       ) : limits.length === 0 ? (
-        <Empty icon={<Gauge size={24} aria-hidden />} title="No limits yet" action={create} more={<Code label="The same by the API" code={apiSnippet(location.origin, `/orgs/${orgId}/limits`, { name: 'users', per: 'user', tokens: 60000, models: ['claude-*'] })} />}>
-          A limit says how many requests or tokens the organization, a team, an app, a key or each user may use in a minute, an hour or a day. Your plan’s requests-per-minute limit also applies.
+        <Empty icon={<Gauge size={24} aria-hidden />} title="No limits yet" action={create} more={<Code label="The same with the API" code={apiSnippet(location.origin, `/orgs/${orgId}/limits`, { name: 'users', per: 'user', tokens: 60000, models: ['claude-*'] })} />}>
+          A limit caps the requests or tokens that the organization, a team, an application, a key or each user may use in a minute, an hour or a day. Your plan’s requests-per-minute limit also applies.
         </Empty>
       ) : (
         <>

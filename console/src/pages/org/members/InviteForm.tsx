@@ -22,7 +22,7 @@ export function InviteForm({ onClose }: { onClose: () => void }) {
     <FormDialog
       onClose={onClose}
       size="sm"
-      title="Invite somebody"
+      title="Invite a member"
       description="They join by opening a link, with their account here or a new one."
       action={invite}
       submit="Invite"

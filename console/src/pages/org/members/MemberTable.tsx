@@ -116,7 +116,7 @@ function Remove({ member, onClose }: { member: Member; onClose: () => void }) {
   }
   return (
     <ConfirmDialog open onClose={onClose} title={self ? 'Leave this organization?' : `Remove ${member.display_name}?`} action={self ? 'Leave' : 'Remove member'} onConfirm={remove}>
-      {self ? 'You lose access at once, are signed out, and the keys that you made are revoked, except those of an application. Somebody has to invite you to come back.' : `${member.email} loses access at once, in every session. Keys that they made are revoked, except those of an application.`}
+      {self ? 'You lose access at once, are signed out, and the keys that you made are revoked, except those of an application. To come back you need a new invitation.' : `${member.email} loses access at once, in every session. Keys that they made are revoked, except those of an application.`}
     </ConfirmDialog>
   )
 }

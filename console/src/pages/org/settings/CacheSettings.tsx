@@ -36,10 +36,10 @@ export function CacheSettings({ org }: { org: Schemas['Organization'] }) {
         disabled={reason !== null}
         onChange={(event) => setOn(event.target.checked)}
         label="Use provider prompt caches"
-        hint={reason ?? 'Repeated input then costs about a tenth with Claude. A named model and the header X-Gateway-Prompt-Cache come first. Pauses for a key that loses money by it; saving ends the pauses.'}
+        hint={reason ?? 'Repeated input then costs about a tenth with Claude. A named model and the header X-Gateway-Prompt-Cache override this. It is paused for keys that lose money by it; saving resumes them.'}
       />
       {isOn && (
-        <Field label="Keep tools and system prompt for" hint="Writing for an hour costs twice the input price." className="max-w-56">
+        <Field label="Keep tools and system prompt for" hint="Keeping it for an hour costs twice the input price." className="max-w-56">
           <Select value={ttl} disabled={reason !== null} onChange={(event) => setTtl(event.target.value as '5m' | '1h')} options={TTLS} />
         </Field>
       )}

@@ -12,7 +12,7 @@ export function DefaultProvider({ org }: { org: Schemas['Organization'] }) {
   const providers = api.useQuery('get', '/api/v1/playground/providers', {}, { staleTime: 60_000 })
   const names = (providers.data?.providers ?? []).map((one) => one.name)
   const options = [
-    { value: '', label: 'refused' },
+    { value: '', label: 'none: the request is refused' },
     { value: 'auto', label: 'auto: the named model, else a provider of the model' },
     ...[...new Set([...names, ...(stored === '' || stored === 'auto' ? [] : [stored])])].sort().map((name) => ({ value: name, label: name })),
   ]

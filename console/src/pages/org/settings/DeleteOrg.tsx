@@ -20,12 +20,12 @@ export function DeleteOrg({ org }: { org: Schemas['Organization'] }) {
   }
   return (
     <div className="flex flex-col items-start gap-3">
-      <p className="text-muted">Its keys stop at once. Members, logs, prompts, datasets, skills and everything else of it are deleted and cannot be brought back.</p>
+      <p className="text-muted">Its keys stop at once. Members, logs, prompts, datasets, skills and everything else in it are deleted and cannot be restored.</p>
       <Button kind="danger" needs="owner" onClick={() => setOpen(true)}>
         Delete organization
       </Button>
       <ConfirmDialog open={open} onClose={() => setOpen(false)} title={`Delete ${org.name}?`} action="Delete organization" typeToConfirm={org.slug} onConfirm={remove}>
-        This ends the organization for all of its members, now.
+        This deletes the organization for all of its members at once.
       </ConfirmDialog>
     </div>
   )
