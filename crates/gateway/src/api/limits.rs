@@ -11,13 +11,11 @@ use gateway_core::time::{HOUR, Timestamp};
 use gateway_store::limits::{self as store, LimitOwner, StoredLimit};
 use gateway_store::{Tx, apps, keys, orgs, teams};
 use schemars::JsonSchema;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
 
 use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
-use super::extract::{Body, PathParam, QueryParams};
+use super::extract::{Body, PathParam, QueryParams, without_fields};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
@@ -53,14 +51,7 @@ const READ_ONLY: [&str; 3] = ["id", "created_at", "updated_at"];
 
 impl<'de> Deserialize<'de> for LimitBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Map::deserialize(deserializer)?;
-        for field in READ_ONLY {
-            fields.remove(field);
-        }
-        serde_path_to_error::deserialize(Value::Object(fields)).map(Self).map_err(|error| {
-            let (path, inner) = (error.path().to_string(), error.inner().to_string());
-            D::Error::custom(if path == "." { inner } else { format!("{path}: {inner}") })
-        })
+        without_fields(deserializer, &READ_ONLY).map(Self)
     }
 }
 

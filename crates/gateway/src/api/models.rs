@@ -12,13 +12,12 @@ use gateway_core::time::Timestamp;
 use gateway_store::models::{self as store, StoredModel};
 use gateway_store::prompt_cache_pauses;
 use schemars::JsonSchema;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
-use super::extract::{FromPath, LimitedBody, PathParam, QueryParams};
+use super::extract::{FromPath, LimitedBody, PathParam, QueryParams, without_fields};
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
@@ -67,14 +66,7 @@ const READ_ONLY: [&str; 6] =
 
 impl<'de> Deserialize<'de> for DefinitionBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Map::deserialize(deserializer)?;
-        for field in READ_ONLY {
-            fields.remove(field);
-        }
-        serde_path_to_error::deserialize(Value::Object(fields)).map(Self).map_err(|error| {
-            let (path, inner) = (error.path().to_string(), error.inner().to_string());
-            D::Error::custom(if path == "." { inner } else { format!("{path}: {inner}") })
-        })
+        without_fields(deserializer, &READ_ONLY).map(Self)
     }
 }
 

@@ -29,6 +29,7 @@ pub struct ConnectionState {
     is_http2: AtomicBool,
     /// It was chosen to make room for another connection.
     is_chosen: AtomicBool,
+    is_close_requested: AtomicBool,
     close: Notify,
 }
 
@@ -42,6 +43,7 @@ impl ConnectionState {
             is_head_open: AtomicBool::new(false),
             is_http2: AtomicBool::new(false),
             is_chosen: AtomicBool::new(false),
+            is_close_requested: AtomicBool::new(false),
             close: Notify::new(),
         };
         state.idle_since.store(state.now(), Ordering::Relaxed);
@@ -84,8 +86,13 @@ impl ConnectionState {
 
     /// Asks the connection to close once its requests have ended.
     pub fn request_close(&self) {
+        self.is_close_requested.store(true, Ordering::Relaxed);
         // The permit is kept until somebody waits for it.
         self.close.notify_one();
+    }
+
+    pub fn is_close_requested(&self) -> bool {
+        self.is_close_requested.load(Ordering::Relaxed)
     }
 
     /// Resolves when the connection shall close.

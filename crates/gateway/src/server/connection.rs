@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::client_stream::ClientStream;
 use super::dispatch::{Dispatcher, respond};
 use super::guarded_body::GuardedBody;
+use super::lingering_close::LingeringClose;
 use crate::connections::OpenConnection;
 use crate::write_timeout::WriteTimeoutIo;
 
@@ -121,6 +122,7 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
         })
     });
     let reader = Arc::clone(state);
+    let stream = LingeringClose::new(stream, Arc::clone(state));
     let io = WriteTimeoutIo::new(stream, write_timeout, move || reader.note_bytes());
     let mut http = pin!(builder.serve_connection(io, service));
     let (mut is_closing, mut head) = (false, None::<OpenHead>);

@@ -8,6 +8,7 @@ mod connection;
 mod dispatch;
 mod errors;
 mod guarded_body;
+mod lingering_close;
 mod tls;
 mod worker;
 

@@ -1,5 +1,6 @@
 //! Client connections: time limits, limits on their number, and which ones are closed.
 
+use std::io::{Read as _, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -211,6 +212,49 @@ async fn while_all_connections_are_busy_a_new_one_is_refused() {
     assert!(counters.refused_total.load(Ordering::Relaxed) > 0);
     busy.clear();
     served_connection(&app).await;
+}
+
+/// A client that reads only after it has sent all of a refused body. Without the rest being read, the kernel resets the
+/// connection, and the response is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sends_its_whole_body_first_gets_the_refusal() {
+    let app = start(&[("GATEWAY_MAX_BODY_BYTES", "100000")]).await;
+    let address = app.address;
+    let received = tokio::task::spawn_blocking(move || {
+        let mut connection = std::net::TcpStream::connect(address).unwrap();
+        let (piece, pieces) = (vec![b'x'; 1 << 20], 16);
+        let head = format!(
+            "POST /api/v1/signup HTTP/1.1\r\nhost: gateway.test\r\ncontent-length: {}\r\n\r\n",
+            pieces << 20
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        for number in 0..pieces {
+            connection.write_all(&piece).unwrap_or_else(|error| panic!("piece {number}: {error}"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut received = String::new();
+        connection.read_to_string(&mut received).unwrap();
+        received
+    });
+    let received = received.await.unwrap();
+    assert!(received.starts_with("HTTP/1.1 413 "), "{received}");
+    assert!(received.contains("payload_too_large"), "{received}");
+}
+
+/// A client that never stops sending is cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_client_that_sends_without_end_is_cut_off() {
+    let app = start(&[("GATEWAY_MAX_BODY_BYTES", "100000")]).await;
+    let address = app.address;
+    let sent = tokio::task::spawn_blocking(move || {
+        let mut connection = std::net::TcpStream::connect(address).unwrap();
+        let head = "POST /api/v1/signup HTTP/1.1\r\nhost: gateway.test\r\ncontent-length: 9000000000\r\n\r\n";
+        connection.write_all(head.as_bytes()).unwrap();
+        let piece = vec![b'x'; 1 << 20];
+        (0..200).take_while(|_| connection.write_all(&piece).is_ok()).count()
+    });
+    let sent = sent.await.unwrap();
+    assert!((64..100).contains(&sent), "{sent} MiB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,8 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 /// For a field that may be absent (unchanged), null (cleared) or a value.
 pub fn double_option<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
@@ -41,4 +42,20 @@ where
     }
 
     deserializer.deserialize_any(ObjectVisitor(PhantomData))
+}
+
+/// For a definition that may be sent back as a response had it: with fields that only responses have, which are ignored.
+pub fn without_fields<'de, T, D>(deserializer: D, read_only: &[&str]) -> Result<T, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    let mut fields = Map::deserialize(deserializer)?;
+    for field in read_only {
+        fields.remove(*field);
+    }
+    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
+        let (path, inner) = (error.path().to_string(), error.inner().to_string());
+        D::Error::custom(if path == "." { inner } else { format!("{path}: {inner}") })
+    })
 }

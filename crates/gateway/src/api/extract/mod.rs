@@ -16,7 +16,7 @@ use crate::problem::Problem;
 
 pub use body::{Body, LimitedBody, OptionalBody};
 pub(super) use body::{BodyLimits, read_body, request_memory};
-pub use deserialize::{double_option, optional_object};
+pub use deserialize::{double_option, optional_object, without_fields};
 pub use path::{FromPath, PathParam};
 pub(super) use path::{integer_path_param, path_param, text_path_param};
 pub use query::{PagedQuery, QueryParams};
