@@ -28,9 +28,9 @@ impl ShareRule {
     /// place for at most the timeout of calls, and most clients have a limit of their own.
     pub const CALLS: Self = Self { reserved_part: 8, little_part: 64, common_factor: 4 };
 
-    /// Bodies of log rows that are not stored yet. One organization alone has seven tenths; one with little keeps its
-    /// bodies until the spool is full.
-    pub const SPOOLED_BODIES: Self = Self { reserved_part: 8, little_part: 32, common_factor: 4 };
+    /// Bodies of log rows that are not stored yet, while several organizations have some. The common parts are what one
+    /// organization alone may fill, so the reserved part is also free when another one finds them full.
+    pub const SPOOLED_BODIES: Self = Self { reserved_part: 9, little_part: 36, common_factor: 4 };
 
     /// Returns true if the organization may use this much more.
     ///

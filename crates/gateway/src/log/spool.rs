@@ -33,6 +33,8 @@ pub use set_aside::SetAside;
 
 /// A segment of this size is closed. The writer deletes it once its rows are stored.
 const SEGMENT_BYTES: u64 = 8 << 20;
+/// One part of the limit for so many is added to it for organizations with few bodies.
+const RESERVED_PART: u64 = 8;
 /// The number of a lane's open segment if it has none.
 const NO_SEGMENT: u64 = u64::MAX;
 /// The size of all copies in memory of spooled rows.
@@ -103,8 +105,9 @@ pub struct SegmentFile {
 }
 
 impl Spool {
-    /// Above `limit` bytes bodies are shed, above twice the limit whole rows. Below it, bodies of an organization that has
-    /// more than its share of the spool are shed.
+    /// An organization alone keeps its bodies up to `limit` bytes. While others have bodies that are not stored yet, those
+    /// of an organization with more than its share are shed before, and one with little keeps its own up to nine eighths
+    /// of the limit. Above twice the limit whole rows are shed.
     pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let lock = File::create(directory.join("lock"))?;
@@ -193,8 +196,15 @@ impl Spool {
     /// What waits of an organization must not cost others their bodies.
     fn has_room_for_bodies(&self, row: &LogRow, pending: u64) -> bool {
         let bytes = body_bytes(row);
-        let current = Use { total: self.limit, used: pending, own: self.org_bytes.of(row.org_id) };
-        bytes == 0 || ShareRule::SPOOLED_BODIES.admits(current, bytes)
+        if bytes == 0 {
+            return true;
+        }
+        let own = self.org_bytes.of(row.org_id);
+        if self.org_bytes.is_only(own) && pending.saturating_add(bytes) <= self.limit {
+            return true;
+        }
+        let total = self.limit.saturating_add(self.limit / RESERVED_PART);
+        ShareRule::SPOOLED_BODIES.admits(Use { total, used: pending, own }, bytes)
     }
 
     /// The faults that tests inject into the disk.

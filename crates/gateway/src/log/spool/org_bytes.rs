@@ -26,6 +26,11 @@ impl OrgBytes {
         self.counts(org).map(|count| count.load(Ordering::Relaxed)).into_iter().min().unwrap_or(0)
     }
 
+    /// Whether an organization with so many bytes is the only one that has any.
+    pub fn is_only(&self, own: u64) -> bool {
+        self.total.load(Ordering::Relaxed) <= own
+    }
+
     pub fn add(&self, org: OrgId, bytes: u64) {
         if bytes == 0 {
             return;
@@ -79,8 +84,10 @@ mod tests {
         let [one, two, three] = [5, 5 | (1 << COUNT_BITS), 6].map(org);
         bytes.add(one, 100);
         assert_eq!([one, two, three].map(|org| bytes.of(org)), [100, 0, 0]);
+        assert!(bytes.is_only(bytes.of(one)) && !bytes.is_only(bytes.of(two)));
         bytes.add(two, 30);
         assert_eq!([one, two, three].map(|org| bytes.of(org)), [100, 30, 0]);
+        assert!(!bytes.is_only(bytes.of(one)) && !bytes.is_only(bytes.of(two)));
         bytes.subtract(one, 60);
         assert_eq!([one, two].map(|org| bytes.of(org)), [40, 30]);
         bytes.subtract(two, 30);

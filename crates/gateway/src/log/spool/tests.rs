@@ -177,6 +177,46 @@ fn above_the_limit_bodies_are_shed_first_and_rows_last() {
     assert!(spool.is_healthy());
 }
 
+/// The rows of an organization whose bodies were kept, and their bytes.
+fn kept_bodies(directory: &Path, org: OrgId) -> (usize, u64) {
+    let rows = everything(directory);
+    let of_org = rows.iter().filter(|row| row.org_id == org && row.request_stored == BodyStorage::Full);
+    of_org.fold((0, 0), |(count, bytes), row| (count + 1, bytes + body_bytes(row)))
+}
+
+#[test]
+fn an_organization_alone_fills_the_spool_and_the_next_one_still_keeps_its_bodies() {
+    let (directory, spool) = spool(100_000);
+    let [flooding, other] = [1, 2].map(|number| OrgId(uuid::Uuid::from_u128(number)));
+    let append = |org, id: i64, length: usize| {
+        spool.append(0, LogRow { org_id: org, ..row(id, &"x".repeat(length)) });
+    };
+    let mut id = 0;
+    while spool.shed_bodies.load(Ordering::Relaxed) == 0 {
+        append(flooding, id, 1_000);
+        id += 1;
+    }
+    // The rows take some of it beside their bodies.
+    assert!(spool.backlog() > 96_000, "{}", spool.backlog());
+    let (count, bytes) = kept_bodies(directory.path(), flooding);
+    assert_eq!(count + 1, usize::try_from(id).unwrap());
+    (id..id + 2).for_each(|id| append(other, id, 500));
+    assert_eq!(kept_bodies(directory.path(), other).0, 2);
+    // With two, the share of the first one binds: it gets nothing while it has so much more.
+    spool.mark_stored(10_000);
+    spool.mark_bodies_stored(flooding, 10_000);
+    append(flooding, id + 2, 1_000);
+    assert_eq!(kept_bodies(directory.path(), flooding), (count, bytes));
+    append(other, id + 3, 500);
+    assert_eq!(kept_bodies(directory.path(), other).0, 3);
+    // Alone again, it may fill the spool again.
+    let (_, others) = kept_bodies(directory.path(), other);
+    spool.mark_stored(others);
+    spool.mark_bodies_stored(other, others);
+    append(flooding, id + 4, 1_000);
+    assert_eq!(kept_bodies(directory.path(), flooding).0, count + 1);
+}
+
 #[test]
 fn the_bodies_of_an_organization_with_most_of_the_spool_are_shed_first() {
     let (directory, spool) = spool(100_000);
@@ -184,22 +224,18 @@ fn the_bodies_of_an_organization_with_most_of_the_spool_are_shed_first() {
     let append = |org, id: i64, length: usize| {
         spool.append(0, LogRow { org_id: org, ..row(id, &"x".repeat(length)) });
     };
-    (0..60).for_each(|id| append(flooding, id, 1_000));
-    (60..65).for_each(|id| append(other, id, 500));
-    assert!(spool.backlog() < spool.limit(), "the spool is not full");
-    let rows = everything(directory.path());
-    let with_bodies = |org| {
-        let of_org = rows.iter().filter(|row| row.org_id == org);
-        of_org.filter(|row| row.request_stored == BodyStorage::Full).map(body_bytes).collect::<Vec<_>>()
-    };
-    assert_eq!(with_bodies(other).len(), 5);
-    let kept: u64 = with_bodies(flooding).iter().sum();
-    assert!((50_000..75_000).contains(&kept), "{kept}");
-    assert_eq!(spool.shed_bodies.load(Ordering::Relaxed), 60 - with_bodies(flooding).len() as u64);
+    append(other, 0, 500);
+    (1..46).for_each(|id| append(flooding, id, 1_000));
+    (46..50).for_each(|id| append(other, id, 500));
+    assert!(spool.backlog() < spool.limit(), "{}: the spool is not full", spool.backlog());
+    assert_eq!(kept_bodies(directory.path(), other).0, 5);
+    let (count, kept) = kept_bodies(directory.path(), flooding);
+    assert!((55_000..80_000).contains(&kept), "{kept}");
+    assert_eq!(spool.shed_bodies.load(Ordering::Relaxed), 45 - count as u64);
     // What is stored makes room.
     spool.mark_stored(kept);
     spool.mark_bodies_stored(flooding, kept);
-    append(flooding, 65, 1_000);
+    append(flooding, 50, 1_000);
     assert_eq!(everything(directory.path()).last().unwrap().request_stored, BodyStorage::Full);
 }
 
