@@ -56,6 +56,12 @@ pub async fn delete(tx: &mut Tx, org: OrgId, id: InviteId) -> Result<Option<Invi
     table::read_opt(row.as_ref())
 }
 
+/// The invitation with this token, which is not locked.
+pub async fn find(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>, StoreError> {
+    let row = tx.opt(Invite::select("token_hash = $1"), args![token_hash]).await?;
+    table::read_opt(row.as_ref())
+}
+
 /// Deletes and returns the invitation with this token, so that it admits one person only.
 pub async fn consume(tx: &mut Tx, token_hash: &str) -> Result<Option<Invite>, StoreError> {
     let row = tx.opt(delete_sql("token_hash = $1"), args![token_hash]).await?;

@@ -24,10 +24,20 @@ const MAX_KEPT: usize = 10_000;
 /// Checks that the organization may have one more. The organization is locked until the transaction ends, so that
 /// concurrent requests do not exceed the quota.
 pub async fn check(services: &Services, tx: &mut Tx, org: &CachedOrg, quota: Quota) -> ApiResult<()> {
-    let Some(limit) = services.config.quotas.limit(org.plan, quota) else { return Ok(()) };
-    orgs::lock_for_update(tx, org.id).await?;
-    let used = quotas::count(tx, org.id, quota, services.clock.now()).await?;
-    if used < limit { Ok(()) } else { Err(exceeded(org.plan, quota, limit)) }
+    check_of(services, tx, (org.id, org.plan), quota).await
+}
+
+/// The same for an organization that is not the caller's.
+pub async fn check_of(
+    services: &Services,
+    tx: &mut Tx,
+    (org, plan): (OrgId, Plan),
+    quota: Quota,
+) -> ApiResult<()> {
+    let Some(limit) = services.config.quotas.limit(plan, quota) else { return Ok(()) };
+    orgs::lock_for_update(tx, org).await?;
+    let used = quotas::count(tx, org, quota, services.clock.now()).await?;
+    if used < limit { Ok(()) } else { Err(exceeded(plan, quota, limit)) }
 }
 
 pub fn exceeded(plan: Plan, quota: Quota, limit: u64) -> Problem {

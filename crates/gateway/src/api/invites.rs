@@ -222,7 +222,8 @@ pub(super) async fn join(
     (user, email): (UserId, &str),
 ) -> ApiResult<Result<(orgs::Org, Role), Refusal>> {
     let now = app.services.clock.now();
-    let invite = invites::consume(tx, &hash_invite_token(token)).await?;
+    let hash = hash_invite_token(token);
+    let invite = invites::find(tx, &hash).await?;
     let Some(invite) = invite.filter(|invite| now < invite.expires_at) else {
         return Ok(Err(Refusal::Unknown));
     };
@@ -230,6 +231,11 @@ pub(super) async fn join(
         return Ok(Err(Refusal::OtherAddress));
     }
     let Some(org) = orgs::find_in_tx(tx, invite.org_id).await? else { return Ok(Err(Refusal::Unknown)) };
+    // Locks the organization before the invitation, as `add` does.
+    quotas::check_of(&app.services, tx, (org.id, org.plan), Quota::Members).await?;
+    if invites::consume(tx, &hash).await?.is_none() {
+        return Ok(Err(Refusal::Unknown));
+    }
     members::insert(tx, invite.org_id, user, invite.role, now)
         .await
         .map_err(Problem::on_duplicate("you are already a member of this organization"))?;

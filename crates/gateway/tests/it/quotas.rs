@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::log_rows::{row, with};
 use crate::support::skills::fields;
-use crate::support::{Account, TestApp, TestRequest};
+use crate::support::{Account, PASSWORD, TestApp, TestRequest};
 
 const SMALL: [(&str, &str); 1] = [(
     "GATEWAY_QUOTAS",
@@ -134,6 +134,56 @@ on_both!(teams_applications_evals_runs_and_skills_have_quotas, JUDGED, |app| asy
     for quota in ["teams", "apps", "members", "evals", "eval_runs", "skills"] {
         assert_eq!(quotas[quota], json!({"limit": 3, "used": 3}), "{quota}");
     }
+});
+
+on_both!(invitations_accepted_at_once_do_not_exceed_the_quota_of_members, JUDGED, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let members = format!("/api/v1/orgs/{}/members", ada.org_id);
+    let invite = async |email: String| {
+        let invite = app.post(&members, json!({"email": email})).bearer(&ada.token).send().await.expect(201);
+        invite["invite_token"].clone()
+    };
+    // All ways to accept: by signup, with a session, and by login.
+    let mut accepting = Vec::new();
+    for number in 0..3 {
+        let email = format!("new{number}@example.com");
+        let token = invite(email.clone()).await;
+        let body = json!({"email": email, "password": PASSWORD, "invite_token": token});
+        accepting.push(app.post("/api/v1/signup", body));
+    }
+    let mut people = Vec::new();
+    for slug in ["bob", "eve", "kim"] {
+        people.push((app.signup(slug).await, invite(format!("{slug}@example.com")).await));
+    }
+    for (person, token) in &people[..2] {
+        let accept = app.post("/api/v1/auth/accept-invite", json!({"invite_token": token}));
+        accepting.push(accept.bearer(&person.token));
+    }
+    let login = |(person, token): &(Account, Value)| {
+        let body = json!({"email": person.email, "password": PASSWORD, "invite_token": token});
+        app.post("/api/v1/login", body)
+    };
+    accepting.push(login(&people[2]));
+    let answers = join_all(accepting.into_iter().map(TestRequest::send)).await;
+    let refused: Vec<_> = answers.iter().filter(|answer| !answer.status.is_success()).collect();
+    assert_eq!(refused.len(), 4, "two of six join");
+    for answer in &refused {
+        let problem = answer.expect_error(403, "quota_exceeded");
+        assert_eq!((&problem["quota"], &problem["limit"]), (&json!("members"), &json!(3)), "{problem}");
+    }
+    assert_eq!(quotas(&app, &ada).await["members"], json!({"limit": 3, "used": 3}));
+    // A refusal does not use up the invitation: with room again, it admits.
+    let list = app.get(&members).bearer(&ada.token).send().await.expect(200);
+    for member in list["members"].as_array().unwrap().iter().filter(|member| member["role"] == "member") {
+        let path = format!("{members}/{}", member["user_id"].as_str().unwrap());
+        app.delete(&path).bearer(&ada.token).send().await.expect(200);
+    }
+    let open = app.get(&format!("/api/v1/orgs/{}/invites", ada.org_id)).bearer(&ada.token).send().await;
+    let open = open.expect(200)["invites"].as_array().unwrap().clone();
+    assert_eq!(open.len(), 4);
+    // At least one of these three was refused, because only two joined.
+    let invited = |person: &&(Account, Value)| open.iter().any(|invite| invite["email"] == person.0.email);
+    login(people.iter().find(invited).unwrap()).send().await.expect(200);
 });
 
 on_both!(a_thing_has_so_many_versions_at_most, |app| async move {
