@@ -12,10 +12,11 @@ const ROWS: i64 = 1_000;
 
 /// What is to be deleted with all its rows.
 #[derive(Debug, Clone, Copy)]
-pub enum Doomed {
+pub enum RowsToDelete {
     Org,
     Dataset(DatasetId),
     Eval(i64),
+    EvalRun(i64),
     Webhook(WebhookId),
 }
 
@@ -54,22 +55,31 @@ const OF_EVAL: [Rows; 2] = [
     },
     Rows { table: "eval_results", key: "id", from: "eval_results t WHERE t.org_id = $1 AND t.eval_id = $2" },
 ];
+const OF_EVAL_RUN: [Rows; 2] = [
+    Rows {
+        table: "eval_run_items",
+        key: "run_id, position",
+        from: "eval_runs p JOIN eval_run_items t ON t.run_id = p.id WHERE p.org_id = $1 AND p.id = $2",
+    },
+    Rows { table: "eval_results", key: "id", from: "eval_results t WHERE t.org_id = $1 AND t.run_id = $2" },
+];
 const OF_WEBHOOK: [Rows; 1] =
     [Rows { table: "deliveries", key: "id", from: "deliveries t WHERE t.org_id = $1 AND t.webhook_id = $2" }];
 
 /// Deletes some rows. Returns false if the rest is few enough to be deleted together with what they belong to.
-pub async fn delete_some(db: &Db, org: OrgId, doomed: Doomed) -> Result<bool, StoreError> {
-    let tables: &[Rows] = match doomed {
-        Doomed::Org => &OF_ORG,
-        Doomed::Dataset(_) => &OF_DATASET,
-        Doomed::Eval(_) => &OF_EVAL,
-        Doomed::Webhook(_) => &OF_WEBHOOK,
+pub async fn delete_some(db: &Db, org: OrgId, what: RowsToDelete) -> Result<bool, StoreError> {
+    let tables: &[Rows] = match what {
+        RowsToDelete::Org => &OF_ORG,
+        RowsToDelete::Dataset(_) => &OF_DATASET,
+        RowsToDelete::Eval(_) => &OF_EVAL,
+        RowsToDelete::EvalRun(_) => &OF_EVAL_RUN,
+        RowsToDelete::Webhook(_) => &OF_WEBHOOK,
     };
-    let args = || match doomed {
-        Doomed::Org => args![org],
-        Doomed::Dataset(id) => args![org, id],
-        Doomed::Eval(id) => args![org, id],
-        Doomed::Webhook(id) => args![org, id],
+    let args = || match what {
+        RowsToDelete::Org => args![org],
+        RowsToDelete::Dataset(id) => args![org, id],
+        RowsToDelete::Eval(id) | RowsToDelete::EvalRun(id) => args![org, id],
+        RowsToDelete::Webhook(id) => args![org, id],
     };
     for Rows { table, key, from } in tables {
         let columns = key.split(", ").map(|column| format!("t.{column}")).collect::<Vec<_>>().join(", ");

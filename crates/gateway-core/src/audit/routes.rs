@@ -135,6 +135,7 @@ pub const ROUTES: &[Route] = &[
     record("put /evals/{evalId}", 200, "eval.update", "eval", "{evalId}"),
     record("delete /evals/{evalId}", 200, "eval.delete", "eval", "{evalId}"),
     record("post /evals/{evalId}/run", 202, "eval.run", "eval", "{evalId}"),
+    record("delete /evals/runs/{runId}", 200, "eval.delete_run", "eval_run", "{runId}"),
     record("post /evals/runs/{runId}/cancel", 200, "eval.cancel", "eval_run", "{runId}"),
     record("post /replays", 202, "replay.start", "replay", ""),
     record("post /replays/{replayId}/cancel", 200, "replay.cancel", "replay", "{replayId}"),

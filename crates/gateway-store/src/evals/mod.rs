@@ -9,9 +9,9 @@ pub use results::{
 };
 pub use runs::{
     ItemOutcome, NewRun, PendingSize, PromptScore, Run, RunEnd, RunFilter, RunItem, RunItemError, RunStatus,
-    add_case_items, add_log_items, cancel_run, count_unfinished, find as find_run, finish_run,
-    insert as insert_run, item_errors, list as list_runs, pending_items, pending_sizes, prompt_scores,
-    record_outcomes, start_run,
+    add_case_items, add_log_items, cancel_run, count_unfinished, delete as delete_run, find as find_run,
+    finish_run, insert as insert_run, item_errors, list as list_runs, pending_items, pending_sizes,
+    prompt_scores, record_outcomes, start_run,
 };
 
 use gateway_core::evaluators::EvaluatorKind;

@@ -382,6 +382,12 @@ pub async fn cancel_run(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Res
     Ok(cancelled == 1)
 }
 
+/// Deletes a run that is over, with its items and verdicts. False if there is none.
+pub async fn delete(tx: &mut Tx, org: OrgId, id: i64) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM eval_runs WHERE org_id = $1 AND id = $2 AND finished_at IS NOT NULL";
+    Ok(tx.exec(sql, args![org, id]).await? == 1)
+}
+
 /// The items that failed for good, with their errors.
 pub async fn item_errors(db: &Db, org: OrgId, run: i64, limit: i64) -> Result<Vec<RunItemError>, StoreError> {
     let rows = db

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
 use gateway_store::StoreError;
-use gateway_store::partial_deletion::{self, Doomed};
+use gateway_store::partial_deletion::{self, RowsToDelete};
 
 use crate::app::App;
 
 /// The longest pause after a transaction.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) async fn delete_large_parts(app: &App, org: OrgId, doomed: Doomed) -> Result<(), StoreError> {
+pub(super) async fn delete_large_parts(app: &App, org: OrgId, what: RowsToDelete) -> Result<(), StoreError> {
     loop {
         let began = Instant::now();
-        if !partial_deletion::delete_some(&app.services.db, org, doomed).await? {
+        if !partial_deletion::delete_some(&app.services.db, org, what).await? {
             return Ok(());
         }
         pause(began).await;

@@ -12,7 +12,7 @@ use gateway_core::ids::{OrgId, UserId};
 use gateway_core::llm::prompt_cache::PromptCache;
 use gateway_core::scopes::Scopes;
 use gateway_core::time::Timestamp;
-use gateway_store::partial_deletion::Doomed;
+use gateway_store::partial_deletion::RowsToDelete;
 use gateway_store::{StoreError, Tx, audit, exports, members, org_purges, orgs, prompt_cache_pauses};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -303,7 +303,7 @@ struct AuditEnd {
 
 async fn delete(app: Audited, caller: InOrg<Owner>) -> ApiResult<Json<DeletedOrg>> {
     let org = caller.org.id;
-    delete_large_parts(&app, org, Doomed::Org).await?;
+    delete_large_parts(&app, org, RowsToDelete::Org).await?;
     let mut tx = app.services.db.begin().await?;
     if !orgs::delete(&mut tx, org).await? {
         return Err(Problem::not_found());

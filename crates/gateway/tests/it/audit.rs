@@ -317,6 +317,7 @@ async fn content(walk: &mut Walk<'_>) {
         .unwrap();
     let run = text(&run["id"]);
     walk.step("post /evals/runs/{runId}/cancel", &[("runId", &run)], Value::Null).await;
+    walk.step("delete /evals/runs/{runId}", &[("runId", &run)], Value::Null).await;
     let new = json!({"log_ids": [log], "target": {"provider": "sandbox", "model": "m"}});
     let replay = walk.step("post /replays", &[], new).await;
     walk.app.wait_for_replay(walk.owner, &replay).await;

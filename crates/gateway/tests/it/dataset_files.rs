@@ -8,7 +8,7 @@ use gateway_core::ids::{CaseId, DatasetId};
 use gateway_core::logs::BodyStorage;
 use gateway_core::time::DAY;
 use gateway_store::datasets::{self, StagedImport};
-use gateway_store::partial_deletion::{Doomed, delete_some};
+use gateway_store::partial_deletion::{RowsToDelete, delete_some};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -182,8 +182,9 @@ on_both!(a_large_dataset_is_deleted_in_parts, |app| async move {
     let csv = format!("input\n{}", "some text\n".repeat(2_500));
     data.import("text/csv", csv).await.expect(200);
     let (db, id) = (&app.app.services.db, data.path.rsplit_once('/').unwrap().1.parse().unwrap());
-    let delete_some =
-        async |of: &Account| delete_some(db, of.org_id.parse().unwrap(), Doomed::Dataset(id)).await.unwrap();
+    let delete_some = async |of: &Account| {
+        delete_some(db, of.org_id.parse().unwrap(), RowsToDelete::Dataset(id)).await.unwrap()
+    };
     let left = async || data.get("/export").await.expect(200)["cases"].as_array().unwrap().len();
     assert!(!delete_some(&eve).await, "not of another organization");
     assert_eq!(left().await, 2_500);

@@ -1,5 +1,6 @@
 //! Runs: over log rows and datasets, with and without models, cancelled and compared.
 
+use gateway_store::testing::count;
 use serde_json::{Value, json};
 
 use crate::on_both;
@@ -219,6 +220,44 @@ on_both!(runs_are_listed_found_and_deleted_with_their_eval, |app| async move {
     let path = format!("/api/v1/evals/runs/{}", first["id"]);
     app.get(&path).bearer(&ada.token).send().await.expect_error(404, "not_found");
 });
+
+on_both!(
+    a_run_is_deleted_alone_and_makes_room,
+    [("GATEWAY_QUOTAS", "free.eval_runs=2, enterprise.eval_runs=2")],
+    |app| async move {
+        let ada = app.enterprise("acme").await;
+        let rows: Vec<String> = (0..1_300).map(|number| format!("row {number}")).collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        answered(&app, &ada, &rows).await;
+        let eval = app.eval(&ada, "static", "contains", contains("7")).await;
+        let first = app.eval_run(&ada, &eval, json!({"limit": 1_000})).await;
+        let second = app.eval_run(&ada, &eval, json!({"limit": 5})).await;
+        let start = format!("/api/v1/evals/{}/run", eval["id"]);
+        let start = || app.post(&start, json!({"limit": 5})).bearer(&ada.token).send();
+        assert_eq!(start().await.expect_error(403, "quota_exceeded")["quota"], "eval_runs");
+        let path = format!("/api/v1/evals/runs/{}", first["id"]);
+        let delete = |path: String| app.delete(&path).bearer(&ada.token).send();
+        assert_eq!(delete(path.clone()).await.expect(200), json!({"deleted": true}));
+        delete(path.clone()).await.expect_error(404, "not_found");
+        let results = format!("{path}/results");
+        app.get(&results).bearer(&ada.token).send().await.expect_error(404, "not_found");
+        // The other run keeps its verdicts, and so do the counts.
+        assert_eq!(app.run_results(&ada, &second).await["results"].as_array().unwrap().len(), 5);
+        let metrics = app.get("/api/v1/metrics").bearer(&ada.token).send().await.expect(200);
+        assert_eq!(metrics["evals"], json!({"passed": second["passed"], "failed": second["failed"]}));
+        let db = &app.app.services.db;
+        assert_eq!(count(db, "eval_run_items").await.unwrap(), 5);
+        assert_eq!(count(db, "eval_results").await.unwrap(), 5);
+        let actions = app
+            .get(&format!("/api/v1/orgs/{}/audit?action=eval.delete_run", ada.org_id))
+            .bearer(&ada.token)
+            .send()
+            .await;
+        let actions = actions.expect(200);
+        assert_eq!(actions["entries"][0]["target"]["id"], first["id"].to_string(), "{actions}");
+        start().await.expect(202);
+    }
+);
 
 on_both!(two_runs_are_compared_item_by_item, |app| async move {
     let ada = app.signup("acme").await;
@@ -473,7 +512,7 @@ async fn embeddings_come_from_the_named_or_the_default_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
+async fn a_run_is_cancelled_while_it_waits_for_its_judge_and_can_then_be_deleted() {
     for backend in Backend::BOTH {
         let gateway = ProxyFixture::start_with(backend, &[]).await;
         let (app, ada) = (&gateway.app, &gateway.ada);
@@ -487,7 +526,10 @@ async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
         let path = format!("/api/v1/evals/{}/run", eval["id"]);
         let run = app.post(&path, json!({})).bearer(&ada.token).send().await.expect(202);
         gateway.upstream.wait_for_requests(1, std::time::Duration::from_secs(5)).await;
-        let cancel = format!("/api/v1/evals/runs/{}/cancel", run["id"]);
+        let path = format!("/api/v1/evals/runs/{}", run["id"]);
+        let running = app.delete(&path).bearer(&ada.token).send().await.expect_error(409, "conflict");
+        assert!(running["message"].as_str().unwrap().contains("/cancel"), "{running}");
+        let cancel = format!("{path}/cancel");
         let cancelled = app.call(http::Method::POST, &cancel).bearer(&ada.token).send().await.expect(200);
         assert_eq!(cancelled["status"], "cancelled");
         tokio::time::sleep(std::time::Duration::from_millis(700)).await;
@@ -495,6 +537,8 @@ async fn a_run_is_cancelled_while_it_waits_for_its_judge() {
         assert_eq!((&later["status"], &later["completed"]), (&json!("cancelled"), &cancelled["completed"]));
         assert!(gateway.upstream.arrivals().len() <= 16, "nothing more is asked");
         app.call(http::Method::POST, &cancel).bearer(&ada.token).send().await.expect_error(409, "conflict");
+        app.delete(&path).bearer(&ada.token).send().await.expect(200);
+        assert_eq!(count(&app.app.services.db, "eval_run_items").await.unwrap(), 0);
     }
 }
 

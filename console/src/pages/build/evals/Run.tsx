@@ -1,5 +1,5 @@
-import { getRouteApi, Link } from '@tanstack/react-router'
-import { Ban, RotateCw } from 'lucide-react'
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
+import { Ban, RotateCw, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { api, client, type Schemas } from '@/api/client'
 import { invalidate } from '@/api/query'
@@ -7,7 +7,7 @@ import { duration, integer, money, percent, plural, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { answeredBy, judgedOn, targetOf } from '@/lib/runs'
 import { useAction } from '@/lib/useAction'
-import { Button, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
+import { Button, ConfirmDialog, ErrorLine, ErrorPanel, Page, SkeletonCards, SkeletonRows, Stat, Status } from '@/ui'
 import { WithLogDrawer } from '../../observe/log/LogDrawer'
 import { isRunning, passRate, RUN_TONE, useDatasetNames } from './RunList'
 import { Results, WithResultDrawer } from './Results'
@@ -61,11 +61,18 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
   const definition = api.useQuery('get', '/api/v1/evals/{evalId}', { params: { path: { evalId: run.eval_id } } }, { staleTime: 60_000 })
   const running = isRunning(run)
   const [again, setAgain] = useState(false)
+  const [deleting, setDeleting] = useState(false)
+  const navigate = useNavigate()
   const target = targetOf(run)
   const cancel = useAction(async () => {
     await client.POST('/api/v1/evals/runs/{runId}/cancel', { params: { path: { runId: run.id } } })
     await invalidate('/api/v1/evals/runs')
   })
+  const remove = async () => {
+    await client.DELETE('/api/v1/evals/runs/{runId}', { params: { path: { runId: run.id } } })
+    await navigate({ to: '/evals/$evalId', params: { evalId: String(run.eval_id) } })
+    await invalidate('/api/v1/evals')
+  }
   const answered = answeredBy(run)
   const names = useDatasetNames()
   return (
@@ -100,15 +107,22 @@ function Loaded({ run, search, set }: { run: Run; search: RunSearch; set(change:
               Run again
             </Button>
           )}
-          {running && (
+          {running ? (
             <Button kind="danger" needs="member" busy={cancel.busy} icon={<Ban size={14} aria-hidden />} onClick={cancel.run}>
               Cancel run
+            </Button>
+          ) : (
+            <Button kind="danger" needs="member" icon={<Trash2 size={14} aria-hidden />} onClick={() => setDeleting(true)}>
+              Delete run
             </Button>
           )}
         </>
       }
     >
       {again && target && <RunOnDataset evalId={run.eval_id} datasetId={run.dataset_id ?? undefined} version={run.dataset_version ?? undefined} initial={[target]} compareWith={run.id} onClose={() => setAgain(false)} />}
+      <ConfirmDialog open={deleting} onClose={() => setDeleting(false)} title="Delete this run?" action="Delete run" onConfirm={remove}>
+        Its verdicts are deleted with it. The eval and its other runs stay.
+      </ConfirmDialog>
       <Progress run={run} />
       <ErrorLine error={cancel.error} />
       {run.error && (

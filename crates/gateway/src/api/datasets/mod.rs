@@ -13,7 +13,7 @@ use gateway_core::ids::{DatasetId, OrgId};
 use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::datasets::{self, Dataset, DatasetChanges, DatasetVersion, Edition};
-use gateway_store::partial_deletion::Doomed;
+use gateway_store::partial_deletion::RowsToDelete;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -173,7 +173,7 @@ async fn delete(
     caller: Caller<Member>,
     PathParam(id): PathParam<DatasetId>,
 ) -> ApiResult<Json<Deleted>> {
-    delete_large_parts(&app, caller.org.id, Doomed::Dataset(id)).await?;
+    delete_large_parts(&app, caller.org.id, RowsToDelete::Dataset(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let before = datasets::find_for_update(&mut tx, caller.org.id, id).await?;
     let before = DatasetView::from(before.ok_or_else(Problem::not_found)?);

@@ -12,7 +12,7 @@ use gateway_core::accounts::check_name;
 use gateway_core::evaluators::{ConfigError, EvaluatorKind, catalogue};
 use gateway_core::quotas::Quota;
 use gateway_store::evals::{self, Eval};
-use gateway_store::partial_deletion::Doomed;
+use gateway_store::partial_deletion::RowsToDelete;
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,7 @@ pub fn area() -> Area {
         )
         .get("/evals/runs", runs::list_runs, "List all runs, newest first")
         .get("/evals/runs/{runId}", runs::get_run, "Get a run")
+        .delete("/evals/runs/{runId}", runs::delete_run, "Delete a run that is over, with its verdicts")
         .get(
             "/evals/runs/{runId}/results",
             runs::run_results,
@@ -298,7 +299,7 @@ async fn delete(
     caller: Caller<Member>,
     PathParam(EvalId(id)): PathParam<EvalId>,
 ) -> ApiResult<Json<Deleted>> {
-    delete_large_parts(&app, caller.org.id, Doomed::Eval(id)).await?;
+    delete_large_parts(&app, caller.org.id, RowsToDelete::Eval(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let eval = evals::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
     evals::delete(&mut tx, caller.org.id, id).await?;

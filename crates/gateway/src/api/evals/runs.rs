@@ -7,6 +7,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, RunStatus, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
+use gateway_store::partial_deletion::RowsToDelete;
 use gateway_store::{Tx, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,9 @@ use super::{EvalId, check_definition};
 use crate::api::audited::Audited;
 use crate::api::caller::{AppState, Caller, Member, Viewer};
 use crate::api::extract::{OptionalBody, PagedQuery, PathParam, QueryParams, integer_path_param};
+use crate::api::large_deletions::delete_large_parts;
 use crate::api::page::{self, PageParams};
-use crate::api::response::{Accepted, Json};
+use crate::api::response::{Accepted, Deleted, Json};
 use crate::api::row_selection::{
     MatchingRows, Wanted, check_one_way, checked_ids, checked_limit, missing_row,
 };
@@ -264,6 +266,29 @@ pub(super) async fn cancel_run(
     tx.record(app.entry().created(&json!({"eval_id": run.eval_id})));
     tx.commit().await?;
     stored(&app, &caller, id).await.map(|run| Json(run.into()))
+}
+
+/// A run in progress is cancelled first: its results are gone only when nobody writes any more.
+pub(super) async fn delete_run(
+    app: Audited,
+    caller: Caller<Member>,
+    PathParam(RunId(id)): PathParam<RunId>,
+) -> ApiResult<Json<Deleted>> {
+    let run = stored(&app, &caller, id).await?;
+    if run.finished_at.is_none() {
+        let status = run.status.as_str();
+        return Err(Problem::conflict(format!(
+            "the run is still {status}; cancel it with POST /evals/runs/:runId/cancel, then delete it"
+        )));
+    }
+    delete_large_parts(&app, caller.org.id, RowsToDelete::EvalRun(id)).await?;
+    let mut tx = app.services.db.begin().await?;
+    if !evals::delete_run(&mut tx, caller.org.id, id).await? {
+        return Err(Problem::not_found());
+    }
+    tx.record(app.entry().deleted(&RunView::from(run)));
+    tx.commit().await?;
+    Ok(Deleted::yes())
 }
 
 #[derive(Deserialize, JsonSchema)]

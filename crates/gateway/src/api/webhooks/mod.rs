@@ -10,7 +10,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::signing::format_secret;
 use gateway_core::time::{HOUR, Timestamp};
 use gateway_core::webhooks::WebhookFormat;
-use gateway_store::partial_deletion::Doomed;
+use gateway_store::partial_deletion::RowsToDelete;
 use gateway_store::webhooks::{self, Webhook};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -226,7 +226,7 @@ async fn delete(
     caller: Caller<Admin, Webhooks>,
     PathParam(id): PathParam<WebhookId>,
 ) -> ApiResult<Json<Deleted>> {
-    delete_large_parts(&app, caller.org.id, Doomed::Webhook(id)).await?;
+    delete_large_parts(&app, caller.org.id, RowsToDelete::Webhook(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let webhook =
         webhooks::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
