@@ -2,12 +2,11 @@
 //! the caller's scopes and counted against its rate limit.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 
 use crate::auth::{Identity, Principal};
-use crate::calls_in_progress::{CallInProgress, TooManyCalls};
 use crate::problem::{ApiResult, Problem};
 use crate::proxy::Proxy;
 use crate::proxy::internal_request::{AUTO, resolve_provider};
@@ -18,9 +17,9 @@ pub use crate::proxy::origin::CallSummary;
 use crate::proxy::state::ProxyState;
 use crate::services::Services;
 
-/// How long a call waits for the end of another one of the organization.
+/// How long a call waits while the organization has as many in progress as it may: a job would count a refusal as a
+/// failure.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub struct InternalCaller {
@@ -37,7 +36,7 @@ impl InternalCaller {
         request: InternalRequest,
     ) -> ApiResult<ModelResponse> {
         let identity = self.count(identity, &request).await?;
-        let call = begin(&identity).await?;
+        let call = identity.org.calls.begin_in_turn(MAX_WAIT).await?;
         self.proxy().call_model(&identity, request, Some(call)).await
     }
 
@@ -48,8 +47,8 @@ impl InternalCaller {
         request: InternalRequest,
     ) -> ApiResult<StreamingResponse> {
         let identity = self.count(identity, &request).await?;
-        let call = begin(&identity).await?;
-        self.proxy().send_internal(&identity, request, (Some(call), true)).await
+        let call = identity.org.calls.begin_in_turn(MAX_WAIT).await?;
+        self.proxy().send_internal(&identity, request, Some(call), true).await
     }
 
     fn proxy(&self) -> Proxy<'_> {
@@ -62,17 +61,6 @@ impl InternalCaller {
             self.proxy.access.count_request(&mut identity).await?;
         }
         Ok(identity)
-    }
-}
-
-/// A call waits for a while if the organization has as many in progress as it may: a job would count it as a failure.
-async fn begin(identity: &Identity) -> Result<CallInProgress, TooManyCalls> {
-    let started = Instant::now();
-    loop {
-        match identity.org.calls.begin() {
-            Err(_) if started.elapsed() < MAX_WAIT => tokio::time::sleep(POLL_INTERVAL).await,
-            result => return result,
-        }
     }
 }
 

@@ -116,7 +116,7 @@ impl Proxy<'_> {
         call: Option<CallInProgress>,
     ) -> ApiResult<ModelResponse> {
         let StreamingResponse { log_id, status, is_stream: _, body, summary } =
-            self.send_internal(identity, request, (call, false)).await?;
+            self.send_internal(identity, request, call, false).await?;
         let body = read_response(body, identity.org.memory.open()).await?;
         Ok(ModelResponse { log_id, status, body, summary: summary.await.unwrap_or_default() })
     }
@@ -126,7 +126,8 @@ impl Proxy<'_> {
         self,
         identity: &Identity,
         mut request: InternalRequest,
-        (call, stream): (Option<CallInProgress>, bool),
+        call: Option<CallInProgress>,
+        stream: bool,
     ) -> ApiResult<StreamingResponse> {
         let Self { services, state, worker } = self;
         // The model decides on the provider, and the plan of the request checks it.
