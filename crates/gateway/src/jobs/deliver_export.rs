@@ -23,10 +23,10 @@ use gateway_store::db::Dialect;
 use gateway_store::exports::{
     self, BatchResult, Export, ExportClaim, FailedBatch, QueuedContent, QueuedItem,
 };
+use gateway_store::fair_slots::{FairSlots, SlotLimits};
 use gateway_store::faults::{KillPoint, kill_point};
 use gateway_store::orgs::{self, Org};
 use gateway_store::{Db, Lease, StoreError, logs};
-use tokio::sync::Semaphore;
 
 use crate::delivery::batch::{self, Contents};
 use crate::delivery::{DeliveryClient, DeliveryResult, random};
@@ -43,8 +43,12 @@ const MAX_CONCURRENT_EXPORTS: usize = 128;
 const MAX_CONCURRENT_EXPORTS_PER_ORG: usize = 8;
 /// Concurrent batches to one healthy destination.
 const MAX_CONCURRENT_BATCHES: usize = 4;
-/// Bounds memory, because an encoded batch can have several megabytes.
-const MAX_CONCURRENT_ENCODERS: usize = 4;
+/// Batches that are loaded and encoded at a time: each can have several megabytes. Organizations take turns.
+const ENCODERS: SlotLimits = SlotLimits {
+    slots: 4,
+    per_org: 2,
+    waiting_per_org: MAX_CONCURRENT_EXPORTS_PER_ORG * MAX_CONCURRENT_BATCHES,
+};
 /// How long an export may keep its slot, however many rows it has.
 const TURN: Duration = Duration::from_secs(10);
 /// Another node may claim an export whose lease was not renewed for this long.
@@ -66,7 +70,7 @@ pub async fn run(job_services: Arc<JobServices>) {
         // Its own connections: those of a client belong to the runtime that opens them.
         delivery: DeliveryClient::new(Arc::clone(&job_services.services)),
         lease_owner: job_services.services.ids.new_id::<uuid::Uuid>().to_string(),
-        encoders: Semaphore::new(MAX_CONCURRENT_ENCODERS),
+        encoders: FairSlots::new(ENCODERS),
         job_services: Arc::clone(&job_services),
     });
     let (mut deliveries, mut waiting) = (TrackedTasks::default(), Turns::default());
@@ -112,7 +116,7 @@ struct ExportWorker {
     job_services: Arc<JobServices>,
     delivery: DeliveryClient,
     lease_owner: String,
-    encoders: Semaphore,
+    encoders: Arc<FairSlots>,
 }
 
 /// A claimed export and whether its batches include message content.
@@ -296,10 +300,13 @@ impl ExportWorker {
         let mut memory = self.job_services.services.memory.account(claimed.export.org_id).open();
         memory.charge(usize::try_from(bytes.saturating_mul(2)).unwrap_or(0));
         let (message, found, skipped) = {
-            // The semaphore is never closed.
-            let _permit = self.encoders.acquire().await.ok();
+            let org = claimed.export.org_id;
+            let Ok(_slot) = self.encoders.acquire(org, None).await else {
+                return Err(StoreError::Other("too many batches of the organization wait".to_owned()));
+            };
             let loaded = self.load(claimed, &items).await?;
-            let (contents, skipped) = claimed.filter.apply(loaded).await?;
+            let compute = &self.job_services.services.compute;
+            let (contents, skipped) = claimed.filter.apply(compute, org, loaded).await?;
             let (found, skipped) = (count(contents.len()), count(skipped));
             if found == 0 {
                 return Ok(SentBatch { items, found, skipped, result: None });

@@ -6,6 +6,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::query::{self, Query, QueryError};
 use gateway_store::{Db, StoreError};
 
+use crate::compute::{ComputePool, WaitLimits};
 use crate::delivery::batch::Contents;
 use crate::log::query_names;
 
@@ -30,11 +31,16 @@ impl RowFilter {
         self.0.as_ref().is_some_and(|query| query.has_text())
     }
 
-    /// Removes rows that do not match and verdicts on such rows, and returns their number. Bodies are read on a blocking
-    /// thread.
-    pub async fn apply(&self, mut contents: Contents) -> Result<(Contents, usize), StoreError> {
+    /// Removes rows that do not match and verdicts on such rows, and returns their number. A query may search in bodies,
+    /// so it is work of the organization.
+    pub async fn apply(
+        &self,
+        compute: &ComputePool,
+        org: OrgId,
+        mut contents: Contents,
+    ) -> Result<(Contents, usize), StoreError> {
         let Some(query) = self.0.clone() else { return Ok((contents, 0)) };
-        let filtering = tokio::task::spawn_blocking(move || {
+        let filtering = compute.run(org, WaitLimits::JOB, move |_| {
             let before = contents.len();
             contents.rows.retain(|row| query.matches(row));
             contents.verdicts.retain(|(row, _)| query.matches(row));
