@@ -13,6 +13,8 @@ use crate::route::MAX_STEPS;
 
 /// The placeholder that Portkey's client sends if the caller has no credential of a provider.
 const PLACEHOLDER: &str = "OPENAI_API_KEY";
+/// Of the fields that have a rule, together: they are parsed whole, and many small values take a multiple of their text.
+const MAX_FIELD_BYTES: usize = 256 << 10;
 const AUTO: &str = "auto";
 /// Where keys of this gateway stand. It is accepted below every dialect.
 const OWN_KEY: &str = "x-gateway-key";
@@ -138,7 +140,7 @@ pub fn body(
 ) -> Result<Option<Vec<u8>>, Refused> {
     let Some(fields) = members(body) else { return Ok(None) };
     let mut kept = Vec::with_capacity(fields.len());
-    let mut is_changed = false;
+    let (mut is_changed, mut field_bytes) = (false, 0);
     for (name, raw) in fields {
         let rule = dialect.fields.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule);
         let Some(rule) = rule else {
@@ -152,6 +154,11 @@ pub fn body(
             continue;
         };
         is_changed = true;
+        field_bytes += raw.get().len();
+        if field_bytes > MAX_FIELD_BYTES {
+            let why = format!("the fields of the dialect must have at most {MAX_FIELD_BYTES} bytes together");
+            return Err(Refused::Invalid { name, why: why.into() });
+        }
         let value = serde_json::from_str(raw.get()).unwrap_or_default();
         changes.apply(dialect, Given { name: &name, rule, value: &value, below: None }, known)?;
     }

@@ -182,6 +182,16 @@ fn what_changes_the_meaning_is_refused() {
 }
 
 #[test]
+fn fields_with_a_rule_are_bounded_together_and_others_are_not() {
+    let tags = |count: usize| json!({"model": "gpt-4o", "tags": vec![1; count], "metadata": {"a": "x".repeat(1_000)}});
+    assert!(edited("litellm", tags(100_000)).is_ok());
+    let Err(Refused::Invalid { name, why }) = edited("litellm", tags(200_000)) else { panic!("too many") };
+    assert!(["tags", "metadata"].contains(&name.as_str()) && why.contains("262144 bytes"), "{name}: {why}");
+    let (_, body) = edited("litellm", json!({"tags": [1], "messages": "x".repeat(1 << 20)})).unwrap();
+    assert_eq!(body.unwrap()["messages"].as_str().unwrap().len(), 1 << 20);
+}
+
+#[test]
 fn fields_become_directives_and_leave_the_body() {
     let (changes, body) = edited(
         "litellm",

@@ -23,11 +23,11 @@ use tokio::sync::mpsc;
 
 use super::Mcp;
 use super::catalogue::Catalogue;
-use super::record::{Record, Subject};
+use super::record::{Logged, Record, Subject};
 use super::reply::{Outcome, Output, json, of_call};
 use super::serve::Context;
 use super::session::{UpstreamSession, initialize};
-use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, SESSION_ID, notification_text};
+use super::upstream::{Failure, FailureKind, Peer, ProtocolHeaders, SESSION_ID, notification_text, work};
 use crate::calls_in_progress::CallInProgress;
 use crate::mcp_servers::Server;
 use crate::problem::{ApiResult, Problem};
@@ -63,6 +63,13 @@ pub struct Call {
     /// What was sent to the server, so that it can be cancelled.
     sent: Mutex<Option<Sent>>,
     record: Option<Record>,
+}
+
+/// The result of a server as the caller gets it.
+enum Shaped {
+    Result(Box<RawValue>, Logged),
+    /// The server asks for more.
+    Question(Option<Members>),
 }
 
 /// One of the MCP calls that an organization may have at the same time, which is also one of its calls in progress.
@@ -183,7 +190,7 @@ impl Mcp {
         let headers = self.credentials(org, server, &context.caller, Some(&context.headers)).await;
         if let Ok(headers) = headers {
             let memory = &context.identity.org.memory;
-            let peer = self.peer(server, headers, memory);
+            let peer = self.peer(org, server, headers, memory);
             let _ = peer.post(message, protocol, CANCEL_TIMEOUT).await;
         }
     }
@@ -230,7 +237,7 @@ impl Call {
             Ok(headers) => headers,
             Err(failure) => return self.failed(&failure),
         };
-        let mut peer = self.mcp.peer(&self.server, headers, &identity.org.memory);
+        let mut peer = self.mcp.peer(identity.org.id, &self.server, headers, &identity.org.memory);
         peer.is_sse = self.catalogue.eras.is_sse;
         let mut gone = None;
         for is_last in [false, true] {
@@ -239,7 +246,7 @@ impl Call {
                 Err(failure) => return self.failed(&failure),
             };
             match self.exchange(&peer, voice.as_ref(), output).await {
-                Ok(answer) => return self.finished(answer),
+                Ok(answer) => return self.finished(answer).await,
                 // The server did nothing: it no longer knows the session that this node holds.
                 Err(failure) if failure.kind == FailureKind::SessionGone && is_kept && !is_last => {
                     self.mark_sent(false);
@@ -294,29 +301,46 @@ impl Call {
     }
 
     /// The answer of the server as the caller gets it.
-    fn finished(&self, (result, mut memory): Answer) -> Outcome {
-        let era = self.context.era;
+    async fn finished(&self, (result, mut memory): Answer) -> Outcome {
         let result = match result {
             Ok(result) => result,
             Err(error) => return Outcome::error(self.own_error(error)).holding(memory),
         };
+        let (services, org) = (&self.mcp.services, self.context.identity.org.id);
+        let bytes = result.get().len();
+        let measuring = move || (shallow_tree_bytes(result.get().as_bytes(), RESULT_DEPTH), result);
+        let (members, result) = match work(services, org, bytes, measuring).await {
+            Ok(measured) => measured,
+            Err(failure) => return self.failed(&failure),
+        };
         // Two copies of the text, its members, and what the row keeps of them.
-        let text = result.get().as_bytes();
-        let members = shallow_tree_bytes(text, RESULT_DEPTH).saturating_mul(2);
-        let needed = text.len().saturating_mul(2).saturating_add(members);
+        let needed = bytes.saturating_mul(2).saturating_add(members.saturating_mul(2));
         if let Err(exhausted) = memory.resize(needed) {
             return self.failed(&exhausted.into());
         }
-        let outcome = if is_input_required(&result) {
-            Outcome::ok(if era.is_modern() { self.seal_state(&result) } else { refused_input() })
-        } else if self.context.is_single {
-            Outcome::ok(result_for(era, &result))
-        } else {
-            let scoped = scoped_result(&self.server.name, &result);
-            drop(result);
-            Outcome::ok(result_for(era, &scoped))
+        let era = self.context.era;
+        let scope = (!self.context.is_single).then(|| Arc::clone(&self.server.name));
+        let log_bodies = self.record.as_ref().is_some_and(Record::log_bodies);
+        let shaping = move || {
+            if is_input_required(&result) {
+                return Shaped::Question(Members::from_raw(&result));
+            }
+            let result = match scope {
+                Some(server) => scoped_result(&server, &result),
+                None => result,
+            };
+            let result = result_for(era, &result);
+            let logged = Logged::of(&result, log_bodies);
+            Shaped::Result(result, logged)
         };
-        outcome.holding(memory)
+        match work(services, org, bytes, shaping).await {
+            Ok(Shaped::Result(result, logged)) => Outcome::ok(result).logging(logged).holding(memory),
+            Ok(Shaped::Question(question)) if era.is_modern() => {
+                Outcome::ok(self.seal_state(question.unwrap_or_default())).holding(memory)
+            }
+            Ok(Shaped::Question(_)) => Outcome::ok(refused_input()).holding(memory),
+            Err(failure) => self.failed(&failure),
+        }
     }
 
     /// An error of the server. Those about the protocol between the gateway and the server are not the caller's.
@@ -362,8 +386,7 @@ impl Call {
     }
 
     /// The question of a server, whose state only this caller can send back, and only with this request.
-    fn seal_state(&self, result: &RawValue) -> Box<RawValue> {
-        let Some(mut members) = Members::from_raw(result) else { return result.to_owned() };
+    fn seal_state(&self, mut members: Members) -> Box<RawValue> {
         if let Some(state) = members.text("requestState") {
             let sealed = self.mcp.seal_state(&self.state_context(), &state, STATE_LIFE_MS);
             members.set("requestState", &sealed);

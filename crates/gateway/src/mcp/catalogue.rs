@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::session::{UpstreamSession, client_info, initialize};
-use super::upstream::{Failure, FailureKind, METHOD, Peer, ProtocolHeaders, request_text};
+use super::upstream::{Failure, FailureKind, METHOD, Peer, ProtocolHeaders, request_text, work};
 use crate::memory::Reservation;
 use entries::{Compiled, compile};
 pub use entries::{Digests, Listed, Tool, digest_of};
@@ -315,11 +315,31 @@ async fn read_lists(
     Ok(())
 }
 
+/// A page of a list.
+struct ListPage {
+    ttl: Option<Duration>,
+    entries: Vec<Box<RawValue>>,
+    next: Option<String>,
+}
+
+impl ListPage {
+    fn read(result: &RawValue, member: &str) -> Self {
+        let page = Members::from_raw(result).unwrap_or_default();
+        let ttl = page.get("ttlMs").and_then(|ttl| serde_json::from_str(ttl.get()).ok());
+        let entries = page.get(member).and_then(|raw| serde_json::from_str(raw.get()).ok());
+        Self {
+            ttl: ttl.map(Duration::from_millis),
+            entries: entries.unwrap_or_default(),
+            next: page.text("nextCursor"),
+        }
+    }
+}
+
 /// All pages of a list.
 async fn read_list(
     peer: &Peer<'_>,
     voice: &Voice,
-    (method, member): (&str, &str),
+    (method, member): (&str, &'static str),
     lists: &mut Lists,
 ) -> Result<Vec<Box<RawValue>>, Failure> {
     let mut entries: Vec<Box<RawValue>> = Vec::new();
@@ -330,19 +350,20 @@ async fn read_list(
             params.set("cursor", cursor);
         }
         let page = match ask(peer, voice, method, params).await? {
-            Ok(result) => Members::from_raw(&result).unwrap_or_default(),
+            Ok(result) => {
+                let bytes = result.get().len();
+                work(peer.services, peer.org, bytes, move || ListPage::read(&result, member)).await?
+            }
             Err(error) if error.code == codes::METHOD_NOT_FOUND => break,
             Err(error) => {
                 return Err(Failure::new(FailureKind::Invalid, format!("{method}: {}", error.message)));
             }
         };
-        if let Some(ttl) = page.get("ttlMs").and_then(|ttl| serde_json::from_str(ttl.get()).ok()) {
-            let ttl = Duration::from_millis(ttl).clamp(MIN_TTL, MAX_TTL);
+        if let Some(ttl) = page.ttl {
+            let ttl = ttl.clamp(MIN_TTL, MAX_TTL);
             lists.ttl = Some(lists.ttl.map_or(ttl, |known| known.min(ttl)));
         }
-        let of_page =
-            page.get(member).and_then(|raw| serde_json::from_str::<Vec<Box<RawValue>>>(raw.get()).ok());
-        for entry in of_page.unwrap_or_default() {
+        for entry in page.entries {
             lists.bytes += entry.get().len();
             if entries.len() >= MAX_ENTRIES || lists.bytes > MAX_BYTES {
                 let why = format!(
@@ -352,7 +373,7 @@ async fn read_list(
             }
             entries.push(entry);
         }
-        cursor = page.text("nextCursor");
+        cursor = page.next;
         if cursor.is_none() {
             break;
         }

@@ -141,8 +141,8 @@ impl Mcp {
     }
 
     fn followed_peer<'a>(&'a self, follow: &'a Follow, headers: HeaderMap) -> Peer<'a> {
-        let CatalogueRequest { server, memory, .. } = &follow.request;
-        self.peer(server, headers, memory)
+        let CatalogueRequest { org, server, memory, .. } = &follow.request;
+        self.peer(*org, server, headers, memory)
     }
 
     async fn read_with_retries(self: &Arc<Self>, follow: &Follow, own: &mut Option<ProtocolHeaders>) {

@@ -21,6 +21,7 @@ mod upstream;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gateway_core::ids::OrgId;
 use gateway_core::mcp::Transport;
 use gateway_core::org_lru::{LruLimits, OrgLru};
 use gateway_store::fair_slots::{FairSlots, SlotLimits};
@@ -128,12 +129,13 @@ impl Mcp {
     /// A server, reached with these headers.
     fn peer<'a>(
         &'a self,
+        org: OrgId,
         server: &'a Server,
         headers: HeaderMap,
         memory: &'a Arc<MemoryAccount>,
     ) -> Peer<'a> {
         let is_sse = server.definition.transport == Transport::Sse;
-        Peer { services: &self.services, clients: self.clients(), server, headers, memory, is_sse }
+        Peer { services: &self.services, clients: self.clients(), org, server, headers, memory, is_sse }
     }
 
     fn catalogue_entries(&self) -> MutexGuard<'_, OrgLru<Arc<Entry>>> {

@@ -13,8 +13,8 @@ use gateway_core::time::Timestamp;
 use gateway_core::totals::cost_units;
 use http::StatusCode;
 use rust_decimal::Decimal;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use super::Mcp;
 use super::reply::Outcome;
@@ -42,6 +42,22 @@ pub struct Record {
     budget: Option<BudgetReservation>,
     /// Of the copies of the bodies.
     memory: Reservation,
+}
+
+/// What a row has of a result.
+#[derive(Debug, Clone)]
+pub struct Logged {
+    is_error: bool,
+    body: Vec<u8>,
+    storage: BodyStorage,
+}
+
+impl Logged {
+    pub fn of(result: &RawValue, log_bodies: bool) -> Self {
+        let (body, storage) =
+            if log_bodies { cut(without_blobs(result).get()) } else { (Vec::new(), BodyStorage::Off) };
+        Self { is_error: is_error(result), body, storage }
+    }
 }
 
 /// What a call is about.
@@ -97,6 +113,10 @@ impl Record {
         Ok(Some(Self { mcp, identity, row: Some(row), started, price, is_sent, log_bodies, budget, memory }))
     }
 
+    pub fn log_bodies(&self) -> bool {
+        self.log_bodies
+    }
+
     /// Whether the server has got the request. Then the call costs its price also if nobody waits for the answer.
     pub fn mark_sent(&self, is_sent: bool) {
         self.is_sent.store(is_sent, Ordering::Relaxed);
@@ -112,14 +132,17 @@ impl Record {
         let Some(mut row) = self.row.take() else { return };
         match &outcome.result {
             Ok(result) => {
-                let is_error = outcome.code.is_none() && is_error(result);
-                row.status = if is_error { 422 } else { outcome.code.map_or(200, |_| 401) };
+                let logged = outcome.logged.clone();
+                let logged = logged.unwrap_or_else(|| Logged::of(result, self.log_bodies));
+                row.status = if outcome.code.is_none() && logged.is_error {
+                    422
+                } else {
+                    outcome.code.map_or(200, |_| 401)
+                };
                 row.error_code = outcome.code.map(ToOwned::to_owned);
                 row.cost_usd = self.price.filter(|_| outcome.code.is_none());
-                if self.log_bodies {
-                    let text = without_blobs(result);
-                    (row.response, row.response_stored) = copy(true, text.get(), &mut self.memory);
-                }
+                self.memory.charge(logged.body.len());
+                (row.response, row.response_stored) = (logged.body, logged.storage);
             }
             Err(error) => {
                 let status = outcome.status.as_u16();
@@ -200,19 +223,21 @@ fn copy(is_enabled: bool, text: &str, memory: &mut Reservation) -> (Vec<u8>, Bod
     if !is_enabled {
         return (Vec::new(), BodyStorage::Off);
     }
+    let (bytes, storage) = cut(text);
+    memory.charge(bytes.len());
+    (bytes, storage)
+}
+
+fn cut(text: &str) -> (Vec<u8>, BodyStorage) {
     let kept = text.len().min(MAX_BODY_BYTES);
-    memory.charge(kept);
     let storage = if kept < text.len() { BodyStorage::Truncated } else { BodyStorage::Full };
     (text.as_bytes()[..kept].to_vec(), storage)
 }
 
 fn without_meta(params: &Members) -> String {
-    let own: Map<String, Value> = params
-        .iter()
-        .filter(|(name, _)| *name != "_meta")
-        .filter_map(|(name, value)| Some((name.to_owned(), serde_json::from_str(value.get()).ok()?)))
-        .collect();
-    Value::Object(own).to_string()
+    let mut own = params.clone();
+    own.remove("_meta");
+    gateway_core::mcp::raw(&own).get().to_owned()
 }
 
 fn error_text(error: &RpcError) -> String {

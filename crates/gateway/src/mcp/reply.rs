@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use super::record::Logged;
 use super::upstream::{Failure, FailureKind, SESSION_ID};
 use crate::memory::{Reservation, hold};
 use crate::problem::Problem;
@@ -23,13 +24,22 @@ pub struct Outcome {
     is_for_all: bool,
     /// The error code of the log row.
     pub code: Option<&'static str>,
+    /// What the row has of the result, if that is known already.
+    pub logged: Option<Logged>,
     /// Of a result of a server, until it is sent.
     memory: Option<Reservation>,
 }
 
 impl Outcome {
     pub fn ok(result: Box<RawValue>) -> Self {
-        Self { result: Ok(result), status: StatusCode::OK, is_for_all: false, code: None, memory: None }
+        Self {
+            result: Ok(result),
+            status: StatusCode::OK,
+            is_for_all: false,
+            code: None,
+            logged: None,
+            memory: None,
+        }
     }
 
     pub fn error(error: RpcError) -> Self {
@@ -43,7 +53,7 @@ impl Outcome {
             _ => StatusCode::OK,
         };
         let is_for_all = status == StatusCode::BAD_REQUEST;
-        Self { result: Err(error), status, is_for_all, code: None, memory: None }
+        Self { result: Err(error), status, is_for_all, code: None, logged: None, memory: None }
     }
 
     /// The request itself is wrong, in every revision.
@@ -68,18 +78,23 @@ impl Outcome {
             _ => "provider_error",
         };
         let result = Err(RpcError::internal(message));
-        Self { result, status, is_for_all, code: Some(code), memory: None }
+        Self { result, status, is_for_all, code: Some(code), logged: None, memory: None }
     }
 
     /// The service itself could not answer.
     pub fn problem(problem: &Problem) -> Self {
         let result = Err(RpcError::internal(problem.message.to_string()));
-        Self { result, status: problem.status, is_for_all: false, code: Some(problem.code), memory: None }
+        let (status, code) = (problem.status, Some(problem.code));
+        Self { result, status, is_for_all: false, code, logged: None, memory: None }
     }
 
     /// The caller has to sign in at the server first.
     pub fn sign_in(result: Box<RawValue>) -> Self {
         Self { code: Some("auth_required"), ..Self::ok(result) }
+    }
+
+    pub fn logging(self, logged: Logged) -> Self {
+        Self { logged: Some(logged), ..self }
     }
 
     /// Holds the memory of the result until the answer is sent.

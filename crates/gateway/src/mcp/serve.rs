@@ -30,6 +30,8 @@ use crate::proxy::directives::Tags;
 
 /// How long `initialize` waits for the sessions of servers.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the parsing of a large message may wait for a thread, and take.
+const PARSE_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which servers an endpoint has.
@@ -148,11 +150,12 @@ impl Mcp {
     /// Serves a message.
     pub async fn post(self: &Arc<Self>, request: McpRequest) -> ApiResult<Response> {
         let (mut context, body) = self.enter(request)?;
-        let message = match parse(&body) {
+        let (compute, org) = (&self.services.compute, context.identity.org.id);
+        let message = match compute.run_for_body(org, body.len(), PARSE_TIMEOUT, move || parse(&body)).await?
+        {
             Ok(message) => message,
             Err(error) => return Ok(json(None, Era::Modern, &Outcome::error(error))),
         };
-        drop(body);
         let session_id =
             context.headers.get(SESSION_ID).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
         if let Some(id) = &session_id {
@@ -241,7 +244,7 @@ impl Mcp {
             let headers =
                 self.credentials(org, server, &context.caller, Some(&context.headers)).await.ok()?;
             let memory = &context.identity.org.memory;
-            let peer = self.peer(server, headers, memory);
+            let peer = self.peer(org, server, headers, memory);
             let initialized = initialize(&peer, &context.client, SESSION_TIMEOUT).await.ok()?;
             Some((server.name.to_string(), initialized.session))
         });
@@ -268,7 +271,7 @@ impl Mcp {
             Some(async move {
                 let headers = self.credentials(org, server, &context.caller, None).await.ok()?;
                 let memory = &context.identity.org.memory;
-                let peer = self.peer(server, headers, memory);
+                let peer = self.peer(org, server, headers, memory);
                 peer.end_session(&session.headers(), END_TIMEOUT).await;
                 Some(())
             })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_core::ids::OrgId;
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::sse::{EventItem, EventLimits, EventReader};
 use gateway_core::mcp::{Incoming, Members, RequestId, parse};
@@ -27,6 +28,8 @@ use crate::services::Services;
 pub const MAX_MESSAGE: usize = 8 << 20;
 /// The members of a message and of its result or parameters, and the entries of their lists. What is deeper stays text.
 const PARSED_DEPTH: usize = 3;
+/// How long the work on a large message may wait for a thread, and take.
+const WORK_TIMEOUT: Duration = Duration::from_secs(10);
 const LIMITS: EventLimits = EventLimits { line: MAX_MESSAGE, event: MAX_MESSAGE };
 
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -90,8 +93,9 @@ impl From<MemoryExhausted> for Failure {
 
 /// A server as one caller reaches it.
 pub struct Peer<'a> {
-    pub services: &'a Services,
+    pub services: &'a Arc<Services>,
     pub clients: &'a Clients,
+    pub org: OrgId,
     pub server: &'a Server,
     /// The credentials, and headers of the caller that are sent on.
     pub headers: HeaderMap,
@@ -136,6 +140,20 @@ pub fn notification_text(method: &str, params: &Members) -> String {
 
 fn text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".into())
+}
+
+/// Does work that takes time in proportion to a message of a server: that of a large one where computation that tenants
+/// cause belongs.
+pub async fn work<T: Send + 'static>(
+    services: &Services,
+    org: OrgId,
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let overloaded = |_| {
+        Failure::new(FailureKind::Overloaded, "the server's answer could not be read in time; retry later")
+    };
+    services.compute.run_for_body(org, bytes, WORK_TIMEOUT, work).await.map_err(overloaded)
 }
 
 impl Peer<'_> {
@@ -207,6 +225,8 @@ pub struct Exchange {
     whole: Vec<u8>,
     held: Reservation,
     has_ended: bool,
+    services: Arc<Services>,
+    org: OrgId,
 }
 
 impl Exchange {
@@ -222,6 +242,8 @@ impl Exchange {
             whole: Vec::new(),
             held: peer.memory.open(),
             has_ended: true,
+            services: Arc::clone(peer.services),
+            org: peer.org,
         }
     }
 
@@ -249,8 +271,20 @@ impl Exchange {
         }
         let content = if is_stream { Content::Events(EventReader::new(LIMITS)) } else { Content::Json };
         let (held, whole) = (peer.memory.open(), Vec::new());
-        let (endpoint, body) = (None, Some(body));
-        Ok(Self { session, endpoint, body, content, waiting, buffered: 0, whole, held, has_ended })
+        let (services, org) = (Arc::clone(peer.services), peer.org);
+        Ok(Self {
+            session,
+            endpoint: None,
+            body: Some(body),
+            content,
+            waiting,
+            buffered: 0,
+            whole,
+            held,
+            has_ended,
+            services,
+            org,
+        })
     }
 
     /// The next message. `None` at the end of the answer.
@@ -258,7 +292,8 @@ impl Exchange {
         let invalid =
             || Failure::new(FailureKind::Invalid, "the server sent something that is no JSON-RPC message");
         let Some(message) = self.next_text().await? else { return Ok(None) };
-        parse(&message).map(Some).map_err(|_| invalid())
+        let parsed = work(&self.services, self.org, message.len(), move || parse(&message)).await?;
+        parsed.map(Some).map_err(|_| invalid())
     }
 
     /// The text of the next message, with memory for what it is parsed into.
@@ -266,7 +301,12 @@ impl Exchange {
         loop {
             if let Some(message) = self.waiting.pop_front() {
                 // Of the members that the message is parsed into. The next read releases it.
-                let parsed = shallow_tree_bytes(&message, PARSED_DEPTH).saturating_mul(2);
+                let bytes = message.len();
+                let measuring = move || {
+                    let parsed = shallow_tree_bytes(&message, PARSED_DEPTH).saturating_mul(2);
+                    (message, parsed)
+                };
+                let (message, parsed) = work(&self.services, self.org, bytes, measuring).await?;
                 self.held.resize(self.buffered.saturating_add(parsed))?;
                 return Ok(Some(message));
             }

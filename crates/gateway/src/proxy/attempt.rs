@@ -21,7 +21,7 @@ pub struct Attempt<'a> {
     pub failed_credentials: Vec<usize>,
     /// Retries made at this target.
     pub retries: u32,
-    pub translation: Option<Translation>,
+    pub translation: Option<Arc<Translation>>,
     pub usage_chunk: UsageChunk,
     /// The prompt-cache marks that the gateway added. None: it was not to add any.
     pub cache_marks: Option<u32>,

@@ -5,6 +5,9 @@
 mod answer;
 mod known;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use gateway_core::accounts::hash_key;
 use gateway_core::compat::{self, Changes, CostPlace, Dialect, Head, Refused, Rewritten, Route};
@@ -20,10 +23,13 @@ use super::origin::CallOrigin;
 use super::plan::AUTO;
 use crate::auth::{Identity, KEY_HEADER};
 use crate::problem::{ApiResult, Problem};
+use crate::services::Services;
 pub(super) use answer::note_call;
 use known::OrgNames;
 
 const METADATA: HeaderName = HeaderName::from_static("x-gateway-metadata");
+/// How long the rewriting of a large body may wait for a thread, and take.
+const REWRITE_TIMEOUT: Duration = Duration::from_secs(20);
 const COST: HeaderName = HeaderName::from_static("x-gateway-cost");
 
 /// A request below `/compat` whose key has been taken from its head.
@@ -139,9 +145,9 @@ impl CompatCall {
         head: &mut Parts,
         mut inbound: Inbound,
         identity: &Identity,
-        max_bytes: usize,
+        services: &Services,
     ) -> ApiResult<Inbound> {
-        let org = OrgNames(&identity.org);
+        let org = OrgNames(Arc::clone(&identity.org));
         let mut changes = compat::read_head(self.dialect, &self.head, &org).map_err(problem)?;
         (changes.default_provider, changes.is_direct) = (self.default_provider, self.is_direct);
         if let Some(name) = &changes.model
@@ -152,9 +158,20 @@ impl CompatCall {
         }
         if is_json(&head.headers) {
             inbound.read_prefix(usize::MAX).await?;
-            let edited =
-                compat::body(self.dialect, inbound.first_chunk(), &mut changes, &org).map_err(problem)?;
-            if let Some(edited) = edited {
+            let (dialect, bytes) = (self.dialect, inbound.first_chunk().len());
+            // The fields as they are kept, and the body that is made of them. The memory belongs to the work, which goes
+            // on for a while when the client has gone away.
+            let memory = identity.org.memory.reserve(bytes.saturating_mul(2))?;
+            let rewriting = move || {
+                let edited = compat::body(dialect, inbound.first_chunk(), &mut changes, &org);
+                drop(memory);
+                (inbound, changes, edited)
+            };
+            let rewriting = services.compute.run_for_body(identity.org.id, bytes, REWRITE_TIMEOUT, rewriting);
+            let edited;
+            (inbound, changes, edited) = rewriting.await?;
+            if let Some(edited) = edited.map_err(problem)? {
+                let max_bytes = services.config.max_body_bytes;
                 inbound = Inbound::whole(Bytes::from(edited), max_bytes, identity.org.memory.open())?;
             }
         }

@@ -204,13 +204,14 @@ impl<'a> AttemptLoop<'_, 'a> {
             content_filter: self.tries_another_after(attempt, Refusal::ContentFilter),
         };
         attempt.is_head_repeated = self.is_head_repeated;
-        let body = match self.payload.for_attempt(self.context, attempt, !has_alternative) {
+        let body = match self.payload.for_attempt(self.context, attempt, !has_alternative, timeout).await {
             Ok(body) => body,
             Err(PayloadError::Sent) => {
                 return Err(AttemptError::timeout("the request body cannot be sent again"));
             }
             Err(PayloadError::Untranslatable(problem)) => return Err(untranslatable(attempt, problem)),
             Err(PayloadError::MemoryExhausted(overloaded)) => return Err(overloaded.into()),
+            Err(PayloadError::Overloaded(overloaded)) => return Err(overloaded.into()),
         };
         self.is_head_repeated = attempt.is_head_repeated;
         record.set_cache_marks(attempt.cache_marks);
@@ -234,7 +235,7 @@ impl<'a> AttemptLoop<'_, 'a> {
         if is_passthrough {
             return Ok(response);
         }
-        response_format::convert(attempt, response, &record.fallback_ids(), deadline, memory).await
+        response_format::convert(self.context, attempt, response, record.fallback_ids(), deadline).await
     }
 
     fn progress(&self, attempt: &Attempt<'_>, other_credential: Option<usize>) -> Progress {

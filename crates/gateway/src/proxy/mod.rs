@@ -121,7 +121,7 @@ impl Proxy<'_> {
             problem
         };
         if let Some(compat) = &mut compat {
-            let rewritten = compat.rewrite(&mut head, inbound, identity, config.max_body_bytes).await;
+            let rewritten = compat.rewrite(&mut head, inbound, identity, services).await;
             inbound = rewritten.map_err(with_rate)?;
         }
         let origin = compat.as_ref().map(CompatCall::origin).unwrap_or_default().with_call(Some(call));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::aggregate::set_stream;
@@ -14,7 +15,8 @@ use super::attempt::{Attempt, UsageChunk};
 use super::context::RequestContext;
 use super::plan::{Adaptation, Plan, RouteTarget};
 use super::{prompt_cache, translate};
-use crate::memory::{MemoryAccount, MemoryExhausted, hold};
+use crate::compute::ComputeError;
+use crate::memory::{MemoryExhausted, hold};
 use crate::outbound::body::OutboundBody;
 use crate::problem::Problem;
 
@@ -31,6 +33,8 @@ pub enum PayloadError {
     Sent,
     Untranslatable(Problem),
     MemoryExhausted(MemoryExhausted),
+    /// Too much work of the organization waits.
+    Overloaded(ComputeError),
 }
 
 impl From<MemoryExhausted> for PayloadError {
@@ -39,14 +43,21 @@ impl From<MemoryExhausted> for PayloadError {
     }
 }
 
+impl From<ComputeError> for PayloadError {
+    fn from(error: ComputeError) -> Self {
+        Self::Overloaded(error)
+    }
+}
+
 impl Payload {
     /// Makes the body of an attempt. `is_last`: no other attempt follows, so the caller's body is not kept. What the
     /// gateway makes of it is reserved in the memory of the organization.
-    pub fn for_attempt(
+    pub async fn for_attempt(
         &mut self,
         context: RequestContext<'_>,
         attempt: &mut Attempt<'_>,
         is_last: bool,
+        timeout: Duration,
     ) -> Result<OutboundBody, PayloadError> {
         let body = match self {
             Payload::Streamed(body) => return body.take().ok_or(PayloadError::Sent),
@@ -55,7 +66,7 @@ impl Payload {
         if attempt.usage_chunk == UsageChunk::Ours {
             attempt.usage_chunk = UsageChunk::Callers;
         }
-        let edited = adapted(attempt, &body, &context.identity.org.memory)?;
+        let edited = adapted(context, attempt, body, timeout).await?;
         let edited = prompt_cache::mark(context, attempt, edited)?;
         // A target that rejects the usage option gets the body again, without it.
         if is_last && attempt.usage_chunk != UsageChunk::Ours {
@@ -73,29 +84,34 @@ impl Payload {
 }
 
 /// The body as the target needs it.
-fn adapted(
+async fn adapted(
+    context: RequestContext<'_>,
     attempt: &mut Attempt<'_>,
-    body: &Bytes,
-    memory: &Arc<MemoryAccount>,
+    body: Bytes,
+    timeout: Duration,
 ) -> Result<Bytes, PayloadError> {
-    let plan = attempt.plan;
-    let set = attempt.target.edits().and_then(|edits| edits.apply(body));
+    let (plan, org) = (attempt.plan, &context.identity.org);
+    let (compute, memory) = (&context.services.compute, &org.memory);
+    let set = attempt.target.edits().and_then(|edits| edits.apply(&body));
     let model_at = plan.facts.model_at.clone().filter(|_| set.is_none());
-    let body = &match set {
+    let body = match set {
         Some(set) => {
             let reserved = memory.reserve(set.len())?;
             hold(Bytes::from(set), reserved)
         }
-        None => body.clone(),
+        None => body,
     };
     // Thinking blocks from an earlier turn with another provider may carry its signature, wrapped by the gateway.
     let has_foreign_signatures =
-        || plan.has_fallbacks() && plan.directives.is_format_known() && contains_wrapped_signatures(body);
+        || plan.has_fallbacks() && plan.directives.is_format_known() && contains_wrapped_signatures(&body);
     if attempt.target.adaptation == Adaptation::Translate || has_foreign_signatures() {
-        let mut reserved = memory.reserve(tree_bytes(body))?;
-        let (translation, body) =
-            translate::request(plan, attempt.target, body).map_err(PayloadError::Untranslatable)?;
-        attempt.translation = Some(translation);
+        let reserved = memory.reserve(tree_bytes(&body))?;
+        let (bytes, translate) = (body.len(), translate::request(plan, attempt.target, body));
+        // The memory belongs to the work, which goes on for a while when the client has gone away.
+        let translating = move || (translate(), reserved);
+        let (translated, mut reserved) = compute.run_for_body(org.id, bytes, timeout, translating).await?;
+        let (translation, body) = translated.map_err(PayloadError::Untranslatable)?;
+        attempt.translation = Some(Arc::new(translation));
         reserved.resize(body.len())?;
         return Ok(hold(body, reserved));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gateway_core::llm::aggregate::{self, AggregateError};
 use gateway_core::llm::failure::AttemptOutcome;
-use gateway_core::llm::translate::StreamTranslator;
+use gateway_core::llm::translate::{StreamTranslator, UnreadableResponse};
 use gateway_core::llm::{BodyFraming, WireFormat};
 use gateway_core::memory::tree_bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use super::content_decoding::ContentCodings;
+use super::context::RequestContext;
 use super::plan::StreamMode;
 use super::response_body::BodySource;
 use super::translate::Translation;
@@ -97,12 +98,13 @@ pub fn is_passthrough(attempt: &Attempt<'_>) -> bool {
 
 /// Converts the response to the form that the caller requested.
 pub async fn convert(
+    context: RequestContext<'_>,
     attempt: &Attempt<'_>,
     response: UpstreamResponse,
-    ids: &FallbackIds,
+    ids: FallbackIds,
     deadline: Instant,
-    memory: &Arc<MemoryAccount>,
 ) -> Result<UpstreamResponse, AttemptError> {
+    let (org, memory) = (context.identity.org.id, &context.identity.org.memory);
     let framing = response.framing;
     if !response.head.status.is_success() || framing == BodyFraming::Opaque {
         return Ok(response);
@@ -113,7 +115,7 @@ pub async fn convert(
     if is_stream && caller_streams {
         let Some(translation) = translation else { return Ok(response) };
         let with_usage = attempt.plan.directives.cache.is_some() || attempt.plan.directives.wants_cost;
-        return Ok(translate_stream(response, translation.stream(ids, with_usage)));
+        return Ok(translate_stream(response, translation.stream(&ids, with_usage)));
     }
     let must_change = translation.is_some() || is_stream != caller_streams;
     // Embeddings and lists of models have no streams, but may be translated.
@@ -125,29 +127,21 @@ pub async fn convert(
     let codings = content.codings();
     let raw = buffer_body(content.into_source(), deadline, memory).await?;
     let raw = decoded(codings, raw, memory)?;
-    // For the tree that the response becomes, and then for its other form.
-    let mut converted = memory.reserve(tree_bytes(&raw))?;
-    let content = match format {
-        None => {
-            let body = convert_body(translation, &raw, ids)?;
-            BufferedContent::whole(raw, body)
-        }
-        Some(format) => {
-            let body = if is_stream {
-                aggregate(translation, format, framing, &raw, ids)?
-            } else {
-                convert_body(translation, &raw, ids)?
-            };
-            let chunks = if caller_streams {
-                let events = aggregate::synthesize_stream(format, &body, attempt.plan.shows_usage());
-                events.map_err(aggregate_error)?.into_iter().map(Bytes::from).collect()
-            } else {
-                VecDeque::from([body.clone()])
-            };
-            BufferedContent { raw, body, chunks }
-        }
+    // For the tree that the response becomes, and then for its other form. It belongs to the work, which goes on for a
+    // while when the client has gone away.
+    let converted = memory.reserve(tree_bytes(&raw))?;
+    let conversion = Conversion {
+        translation: translation.cloned(),
+        ids,
+        format,
+        framing,
+        events_for_caller: caller_streams.then(|| attempt.plan.shows_usage()),
     };
-    let content = content.held_by(&mut converted)?;
+    let (bytes, time_left) = (raw.len(), deadline.saturating_duration_since(Instant::now()));
+    let converting = move || (conversion.apply(raw), converted);
+    let converting = context.services.compute.run_for_body(org, bytes, time_left, converting);
+    let (content, mut converted) = converting.await?;
+    let content = content.map_err(unconvertible)?.held_by(&mut converted)?;
     set_content_type(&mut head.headers, if format.is_some() && caller_streams { EVENT_STREAM } else { JSON });
     Ok(UpstreamResponse { head, framing, content: ResponseContent::Buffered(content) })
 }
@@ -202,36 +196,67 @@ fn translate_stream(response: UpstreamResponse, translator: StreamTranslator) ->
     UpstreamResponse { head, framing, content: ResponseContent::Streaming { source, codings, translator } }
 }
 
-fn convert_body(
-    translation: Option<&Translation>,
-    raw: &Bytes,
-    ids: &FallbackIds,
-) -> Result<Bytes, AttemptError> {
-    let Some(translation) = translation else { return Ok(raw.clone()) };
-    let body = translation.response(raw, ids);
-    let body = body.map_err(|error| AttemptError::new(AttemptOutcome::InvalidResponse, error.to_string()))?;
-    Ok(body.into())
+/// How a buffered response is converted.
+struct Conversion {
+    translation: Option<Arc<Translation>>,
+    ids: FallbackIds,
+    /// None: there are no streams of such responses.
+    format: Option<WireFormat>,
+    framing: BodyFraming,
+    /// The caller gets a stream, with its usage or without.
+    events_for_caller: Option<bool>,
 }
 
-/// Aggregates a whole stream into one body.
-fn aggregate(
-    translation: Option<&Translation>,
-    format: WireFormat,
-    framing: BodyFraming,
-    raw: &Bytes,
-    ids: &FallbackIds,
-) -> Result<Bytes, AttemptError> {
-    let body = match translation {
-        None => aggregate::aggregate_stream(format, framing, raw),
-        Some(translation) => {
-            let mut events = Vec::new();
-            let mut translator = translation.stream(ids, true);
-            translator.feed(raw, &mut events);
-            translator.finish(&mut events);
-            aggregate::aggregate_stream(format, BodyFraming::Sse, &events)
-        }
-    };
-    Ok(body.map_err(aggregate_error)?.into())
+enum Unconvertible {
+    Stream(AggregateError),
+    Body(UnreadableResponse),
+}
+
+impl Conversion {
+    fn apply(&self, raw: Bytes) -> Result<BufferedContent, Unconvertible> {
+        let Some(format) = self.format else {
+            let body = self.body(&raw)?;
+            return Ok(BufferedContent::whole(raw, body));
+        };
+        let is_stream = matches!(self.framing, BodyFraming::Sse | BodyFraming::EventStream);
+        let body = if is_stream { self.aggregate(format, &raw)? } else { self.body(&raw)? };
+        let chunks = match self.events_for_caller {
+            Some(shows_usage) => {
+                let events = aggregate::synthesize_stream(format, &body, shows_usage);
+                events.map_err(Unconvertible::Stream)?.into_iter().map(Bytes::from).collect()
+            }
+            None => VecDeque::from([body.clone()]),
+        };
+        Ok(BufferedContent { raw, body, chunks })
+    }
+
+    fn body(&self, raw: &Bytes) -> Result<Bytes, Unconvertible> {
+        let Some(translation) = &self.translation else { return Ok(raw.clone()) };
+        translation.response(raw, &self.ids).map(Bytes::from).map_err(Unconvertible::Body)
+    }
+
+    /// Aggregates a whole stream into one body.
+    fn aggregate(&self, format: WireFormat, raw: &Bytes) -> Result<Bytes, Unconvertible> {
+        let body = match &self.translation {
+            None => aggregate::aggregate_stream(format, self.framing, raw),
+            Some(translation) => {
+                let mut events = Vec::new();
+                let mut translator = translation.stream(&self.ids, true);
+                translator.feed(raw, &mut events);
+                translator.finish(&mut events);
+                aggregate::aggregate_stream(format, BodyFraming::Sse, &events)
+            }
+        };
+        body.map(Bytes::from).map_err(Unconvertible::Stream)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
+fn unconvertible(error: Unconvertible) -> AttemptError {
+    match &error {
+        Unconvertible::Stream(error) => aggregate_error(error),
+        Unconvertible::Body(error) => AttemptError::new(AttemptOutcome::InvalidResponse, error.to_string()),
+    }
 }
 
 async fn buffer_body(
@@ -283,8 +308,7 @@ fn set_content_type(headers: &mut HeaderMap, content_type: HeaderValue) {
     headers.remove(CONTENT_ENCODING);
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
-fn aggregate_error(error: AggregateError) -> AttemptError {
+fn aggregate_error(error: &AggregateError) -> AttemptError {
     let outcome = match error {
         AggregateError::Incomplete => AttemptOutcome::Reset,
         AggregateError::InBand(_) => AttemptOutcome::StreamError,

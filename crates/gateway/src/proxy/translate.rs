@@ -2,6 +2,7 @@
 //! The formats are in `core::llm::translate`; this module knows which translation a request needs.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gateway_core::llm::chat::TranslationError;
@@ -61,45 +62,76 @@ pub fn is_possible(plan: &Plan<'_>, provider: &Target) -> bool {
     plan.directives.operation == Operation::Embeddings || path(plan, provider, Some("model")).is_some()
 }
 
-/// Translates the body for a target.
-pub fn request(plan: &Plan<'_>, target: &RouteTarget, body: &[u8]) -> ApiResult<(Translation, Bytes)> {
-    let (provider, model) = (&target.provider, target.model.as_deref());
-    let client_format = plan.directives.client_format;
-    let unsupported = || Problem::bad_request(format!("{} has no endpoint for this request", provider.name));
-    let path = || path(plan, provider, model).ok_or_else(unsupported);
-    let use_responses_api = should_use_responses_api(plan, provider, model);
-    let (path, dropped, body, endpoint) = match plan.directives.operation {
-        Operation::Models => (path()?, Vec::new(), Vec::new(), TranslatedEndpoint::Models),
-        Operation::Embeddings => {
-            let model = model.unwrap_or_default();
-            let translated =
-                translate::translate_embeddings_request(provider.format, body, model).map_err(problem)?;
-            let endpoint = TranslatedEndpoint::Embeddings { base64: translated.base64 };
-            (translated.path, translated.dropped, translated.body, endpoint)
-        }
-        _ => {
-            let options = RequestOptions {
-                model: model.ok_or_else(|| Problem::field("model", "is required"))?,
-                stream: plan.provider_streams(),
-                supports_include_usage: provider.kind.supports_include_usage,
-                use_responses_api,
-            };
-            let translated = translate::translate_request(client_format, provider.format, body, &options)
-                .map_err(problem)?;
-            let endpoint =
-                TranslatedEndpoint::Chat { include_usage: translated.include_usage, use_responses_api };
-            (path()?, translated.dropped, translated.body, endpoint)
-        }
+/// The translation of the body for a target, to be done where its length allows.
+pub fn request(
+    plan: &Plan<'_>,
+    target: &RouteTarget,
+    body: Bytes,
+) -> impl FnOnce() -> ApiResult<(Translation, Bytes)> + Send + use<> {
+    let (provider, model) = (Arc::clone(&target.provider), target.model.clone());
+    let work = Work {
+        operation: plan.directives.operation,
+        client_format: plan.directives.client_format,
+        path: path(plan, &provider, model.as_deref()),
+        use_responses_api: should_use_responses_api(plan, &provider, model.as_deref()),
+        stream: plan.provider_streams(),
+        provider,
+        model,
     };
-    let translation = Translation {
-        path,
-        dropped,
-        from: provider.format,
-        to: client_format,
-        model: model.unwrap_or_default().to_owned(),
-        endpoint,
-    };
-    Ok((translation, body.into()))
+    move || work.translate(&body)
+}
+
+/// What a translation needs to know of its call.
+struct Work {
+    operation: Operation,
+    client_format: ClientFormat,
+    provider: Arc<Target>,
+    model: Option<String>,
+    path: Option<String>,
+    use_responses_api: bool,
+    stream: bool,
+}
+
+impl Work {
+    fn translate(self, body: &[u8]) -> ApiResult<(Translation, Bytes)> {
+        let Self { operation, client_format, provider, model, path, use_responses_api, stream } = self;
+        let model = model.as_deref();
+        let unsupported =
+            || Problem::bad_request(format!("{} has no endpoint for this request", provider.name));
+        let path = || path.ok_or_else(unsupported);
+        let (path, dropped, body, endpoint) = match operation {
+            Operation::Models => (path()?, Vec::new(), Vec::new(), TranslatedEndpoint::Models),
+            Operation::Embeddings => {
+                let model = model.unwrap_or_default();
+                let translated =
+                    translate::translate_embeddings_request(provider.format, body, model).map_err(problem)?;
+                let endpoint = TranslatedEndpoint::Embeddings { base64: translated.base64 };
+                (translated.path, translated.dropped, translated.body, endpoint)
+            }
+            _ => {
+                let options = RequestOptions {
+                    model: model.ok_or_else(|| Problem::field("model", "is required"))?,
+                    stream,
+                    supports_include_usage: provider.kind.supports_include_usage,
+                    use_responses_api,
+                };
+                let translated = translate::translate_request(client_format, provider.format, body, &options)
+                    .map_err(problem)?;
+                let endpoint =
+                    TranslatedEndpoint::Chat { include_usage: translated.include_usage, use_responses_api };
+                (path()?, translated.dropped, translated.body, endpoint)
+            }
+        };
+        let translation = Translation {
+            path,
+            dropped,
+            from: provider.format,
+            to: client_format,
+            model: model.unwrap_or_default().to_owned(),
+            endpoint,
+        };
+        Ok((translation, body.into()))
+    }
 }
 
 impl Translation {

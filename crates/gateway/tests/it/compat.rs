@@ -70,6 +70,26 @@ async fn only_callers_who_are_known_learn_why_a_request_is_refused() {
 }
 
 #[tokio::test]
+async fn large_bodies_are_rewritten_by_the_threads_for_computation() {
+    let proxy = start(Backend::Sqlite).await;
+    let started = || proxy.app.app.services.compute.stats().granted;
+    for (length, pieces_of_work) in [(100, 0), (200 << 10, 1)] {
+        let messages = json!([{"role": "user", "content": "x".repeat(length)}]);
+        let body = json!({"model": "openai/gpt-4o", "num_retries": 1, "messages": messages});
+        let before = started();
+        let call = post(&proxy, "/compat/litellm/v1/chat/completions", body).bearer(&proxy.ada.api_key);
+        call.send().await.expect(200);
+        assert_eq!(started() - before, pieces_of_work, "{length} bytes");
+        let sent = proxy.upstream.requests().pop().unwrap().json();
+        assert_eq!(sent, json!({"model": "gpt-4o", "messages": messages}));
+    }
+    let body = json!({"model": "openai/gpt-4o", "tags": vec![1; 200_000], "messages": []});
+    let call = post(&proxy, "/compat/litellm/v1/chat/completions", body).bearer(&proxy.ada.api_key);
+    let error = call.send().await.expect_error(400, "bad_request");
+    assert!(error["message"].as_str().unwrap().contains("262144 bytes"), "{error}");
+}
+
+#[tokio::test]
 async fn clients_of_litellm_need_only_another_base_url_and_key() {
     for backend in Backend::BOTH {
         let proxy = start(backend).await;

@@ -72,6 +72,28 @@ on_both!(time_outs_and_sizes_are_bounded_and_calls_are_not_repeated, |app| async
     assert_eq!(call("s__echo", json!({"x": "x".repeat(1 << 19)})).await.status, 200);
 });
 
+on_both!(large_messages_are_read_by_the_threads_for_computation, |app| async move {
+    let ada = app.signup("acme").await;
+    let server = McpServer::start(Speaks::Modern).await;
+    with_tools(&app, &ada, &server, &["echo"]).await;
+    let started = || app.app.services.compute.stats().granted;
+    // The request is parsed; the answer is measured and parsed, and its result measured and converted.
+    for (length, pieces_of_work) in [(100, 0), (200 << 10, 5)] {
+        let params = json!({"name": "s__echo", "arguments": {"x": "x".repeat(length)}});
+        let before = started();
+        let answer = app.modern("/mcp", "tools/call", params).key(&ada.api_key).send().await.expect(200);
+        assert!(text(&answer).contains(&"x".repeat(length)));
+        assert_eq!(started() - before, pieces_of_work, "{length} bytes");
+    }
+    let rows = app.get("/api/v1/logs?source=mcp").bearer(&ada.token).send().await.expect(200);
+    let ids: Vec<i64> =
+        rows["logs"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids.len(), 2);
+    let row = app.get(&format!("/api/v1/logs/{}", ids[0])).bearer(&ada.token).send().await.expect(200);
+    assert_eq!((&row["status"], &row["response_stored"]), (&json!(200), &json!("full")));
+    assert!(row["response"].to_string().len() > 200 << 10);
+});
+
 on_both!(a_cancelled_call_is_cancelled_at_the_server, |app| async move {
     let ada = app.signup("acme").await;
     let server = McpServer::with_sessions(Speaks::Legacy).await;

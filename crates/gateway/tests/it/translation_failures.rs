@@ -194,3 +194,23 @@ async fn a_failed_translation_is_not_cached() {
         assert_eq!(answer.header("x-gateway-cache"), Some("MISS"));
     }
 }
+
+#[tokio::test]
+async fn large_bodies_are_translated_by_the_threads_for_computation() {
+    let proxy = ProxyFixture::start().await;
+    let started = || proxy.app.app.services.compute.stats().granted;
+    for (asked, answered, pieces_of_work) in [(9, 9, 0), (200 << 10, 9, 1), (9, 200 << 10, 1)] {
+        let answer = json!({"id": "x", "model": "m", "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "a".repeat(answered)}}
+        ]});
+        proxy.upstream.push(Reply::json(200, &answer.to_string()));
+        let question = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "q".repeat(asked)}]});
+        let before = started();
+        let call = proxy.post("openai", "/v1/messages", question.to_string());
+        let translated = call.header("x-gateway-format", "anthropic").send().await.expect(200);
+        assert_eq!(translated["content"][0]["text"].as_str().unwrap().len(), answered, "{translated}");
+        assert_eq!(started() - before, pieces_of_work, "{asked} and {answered} bytes");
+        let sent = proxy.upstream.requests().pop().unwrap().json();
+        assert_eq!(sent["messages"][0]["content"].as_str().unwrap().len(), asked);
+    }
+}

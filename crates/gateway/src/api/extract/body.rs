@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use gateway_core::ids::OrgId;
 use gateway_core::memory::tree_bytes;
 use http::StatusCode;
 use http_body::Body as _;
@@ -23,13 +24,15 @@ use crate::problem::{ErrorFormat, Problem};
 
 /// The time within which the whole body must be received.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the parsing of a large body may wait for a thread, and take.
+const PARSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For signup, login and other requests without a caller.
 const MAX_ANONYMOUS_BODY: usize = 64 << 10;
 
 /// A JSON body.
 pub struct Body<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
@@ -40,13 +43,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
 /// A JSON body of at most `MAX` bytes, where the general limit is too high.
 pub struct LimitedBody<const MAX: usize, T>(pub T);
 
-impl<const MAX: usize, T: DeserializeOwned> FromRequest<Arc<App>> for LimitedBody<MAX, T> {
+impl<const MAX: usize, T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for LimitedBody<MAX, T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        let code = invalid_body_code(request.uri().path());
-        let bytes = read_json_body(request, app.services.config.max_body_bytes.min(MAX)).await?;
-        parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+        let body = JsonBody::read(request, app.services.config.max_body_bytes.min(MAX)).await?;
+        body.parse(app).await.map(Self)
     }
 }
 
@@ -65,16 +67,15 @@ impl<T: JsonSchema> OperationInput for Body<T> {
 /// A JSON body that may be empty, because all of its fields are optional.
 pub struct OptionalBody<T>(pub T);
 
-impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalBody<T> {
+impl<T: DeserializeOwned + Default + Send + 'static> FromRequest<Arc<App>> for OptionalBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        let code = invalid_body_code(request.uri().path());
-        let bytes = read_json_body(request, app.services.config.max_body_bytes).await?;
-        if bytes.is_empty() {
+        let body = JsonBody::read(request, app.services.config.max_body_bytes).await?;
+        if body.bytes.is_empty() {
             return Ok(Self(T::default()));
         }
-        parse_json(&bytes).map(Self).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+        body.parse(app).await.map(Self)
     }
 }
 
@@ -111,12 +112,38 @@ impl BodyLimits {
     }
 }
 
-/// Reads a body that becomes a tree. The memory of the tree is reserved until the request has ended.
-async fn read_json_body(request: Request, max_bytes: usize) -> Result<Bytes, Problem> {
-    let memory = request_memory(&request)?;
-    let bytes = read_body(request, BodyLimits::new(max_bytes)).await?;
-    memory.grow(tree_bytes(&bytes))?;
-    Ok(bytes)
+/// A body that becomes a tree.
+struct JsonBody {
+    bytes: Bytes,
+    /// Of the caller. None: the body is short.
+    org: Option<OrgId>,
+    /// The error code if it is invalid.
+    code: &'static str,
+}
+
+impl JsonBody {
+    /// The memory of the tree is reserved until the request has ended.
+    async fn read(request: Request, max_bytes: usize) -> Result<Self, Problem> {
+        let code = invalid_body_code(request.uri().path());
+        let org = request.extensions().get::<Identity>().map(|identity| identity.org.id);
+        let memory = request_memory(&request)?;
+        let bytes = read_body(request, BodyLimits::new(max_bytes)).await?;
+        memory.grow(tree_bytes(&bytes))?;
+        Ok(Self { bytes, org, code })
+    }
+
+    /// Parses a large body where computation that tenants cause belongs.
+    async fn parse<T: DeserializeOwned + Send + 'static>(self, app: &App) -> Result<T, Problem> {
+        let Self { bytes, org, code } = self;
+        let parsed = match org {
+            Some(org) => {
+                let (compute, length) = (&app.services.compute, bytes.len());
+                compute.run_for_body(org, length, PARSE_TIMEOUT, move || parse_json(&bytes)).await?
+            }
+            None => parse_json(&bytes),
+        };
+        parsed.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, code, why))
+    }
 }
 
 /// The memory of the request, which stays reserved until it has ended.

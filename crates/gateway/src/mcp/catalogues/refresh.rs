@@ -129,7 +129,7 @@ impl Mcp {
     async fn fetch(&self, request: &CatalogueRequest, known: Option<Eras>) -> Result<Catalogue, Failure> {
         let CatalogueRequest { org, memory, server, caller } = request;
         let headers = self.credentials(*org, server, caller, None).await?;
-        let peer = self.peer(server, headers, memory);
+        let peer = self.peer(*org, server, headers, memory);
         let timeout = FETCH_TIMEOUT.min(server.timeout());
         let fetched = fetch(peer, *org, known, timeout).await;
         if fetched.as_ref().is_err_and(|failure| failure.kind == FailureKind::Refused) {

@@ -1,14 +1,16 @@
 //! The providers and models of an organization, for the tables of dialects.
 
+use std::sync::Arc;
+
 use gateway_core::compat::Known;
 use gateway_core::llm::providers::{self, Provider};
 
 use crate::auth::CachedOrg;
 use crate::targets::{BaseUrl, Target};
 
-pub struct OrgNames<'a>(pub &'a CachedOrg);
+pub struct OrgNames(pub Arc<CachedOrg>);
 
-impl Known for OrgNames<'_> {
+impl Known for OrgNames {
     fn has_model(&self, name: &str) -> bool {
         // One that cannot be read is found too, and its problem is reported where it is used.
         !matches!(self.0.models.find(name), Ok(None))

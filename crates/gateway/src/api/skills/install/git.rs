@@ -1,5 +1,7 @@
 //! Git over HTTP: the list of branches and the packs. Clones, shallow clones and pulls work with an unchanged git.
 
+use std::time::Duration;
+
 use gateway_core::git::{
     FetchRequest, History, ObjectKind, Oid, ProtocolError, advertisement, negotiation, pack, pack_answer,
 };
@@ -12,6 +14,8 @@ use crate::compute::{Cancellation, WaitLimits};
 use crate::memory::hold;
 use crate::problem::{ApiResult, Problem};
 
+/// How long the parsing of a large request may wait for a thread, and take.
+const PARSE_TIMEOUT: Duration = Duration::from_secs(10);
 const RESULT: &str = "application/x-git-upload-pack-result";
 
 /// A request below the repository.
@@ -46,7 +50,9 @@ pub(super) async fn upload_pack(context: &TreeContext<'_>, request: GitRequest<'
     if below != "/git-upload-pack" {
         return Err(Problem::not_found());
     }
-    let fetch = match FetchRequest::parse(&body) {
+    let (compute, bytes) = (&context.app.services.compute, body.len());
+    let parsing = move || FetchRequest::parse(&body);
+    let fetch = match compute.run_for_body(context.org, bytes, PARSE_TIMEOUT, parsing).await? {
         Ok(fetch) => fetch,
         Err(error) => return Ok(refusal(&error)),
     };
