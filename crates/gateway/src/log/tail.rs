@@ -61,7 +61,7 @@ impl StoredRow {
 }
 
 /// About what a row takes.
-fn row_bytes(row: &LogRow) -> usize {
+pub fn row_bytes(row: &LogRow) -> usize {
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     let metadata: usize = row.metadata.iter().map(|(name, value)| name.len() + text(value)).sum();
     ROW_BYTES + row.request.len() + row.response.len() + metadata

@@ -29,6 +29,7 @@ use crate::api::openapi::{Operation, OperationInput, OperationOutput};
 use crate::app::App;
 use crate::auth::RowAccess;
 use crate::jobs::run_eval::reserve_batch;
+use crate::log::tail::row_bytes;
 use crate::memory::{MemoryAccount, Reservation, hold};
 use crate::problem::{ApiResult, Problem};
 
@@ -151,6 +152,8 @@ struct Position {
     cursor: Option<String>,
     /// Rows of the page that wait for their bodies, whose sizes are known.
     pending: VecDeque<(LogEntry, i64)>,
+    /// For these rows while the client takes those before them.
+    held: Option<Reservation>,
 }
 
 impl Position {
@@ -212,7 +215,7 @@ impl Rows {
             return Err(Problem::forbidden("the credential is not valid any more"));
         }
         if at.pending.is_empty() {
-            self.read_page(app, at).await?;
+            self.read_page(app, memory, at).await?;
         }
         let is_first = !std::mem::replace(&mut at.is_begun, true);
         let mut text =
@@ -224,13 +227,15 @@ impl Rows {
             held = reserved;
             let batch = at.pending.drain(..usize::try_from(count).unwrap_or(1)).map(|(entry, _)| entry);
             let entries = self.with_stored_bodies(app, batch.collect()).await?;
-            let format = self.format;
-            let writing = move || format.write(entries, true);
-            let compute = &app.services.compute;
-            let written = compute.run_for_body(self.org, held.bytes(), WRITE_TIMEOUT, writing);
-            text.extend(written.await?);
+            text.extend(self.written(app, entries, held.bytes()).await?);
         } else {
-            text.extend(self.format.write(at.pending.drain(..).map(|(entry, _)| entry), false));
+            let entries: Vec<LogEntry> = at.pending.drain(..).map(|(entry, _)| entry).collect();
+            let bytes = entries.iter().map(entry_bytes).sum();
+            held.grow(bytes)?;
+            text.extend(self.written(app, entries, bytes).await?);
+        }
+        if at.pending.is_empty() {
+            at.held = None;
         }
         // Counted until the client has taken it.
         held.shrink_to(text.len());
@@ -238,7 +243,14 @@ impl Rows {
         Ok((text, held))
     }
 
-    async fn read_page(&self, app: &App, at: &mut Position) -> ApiResult<()> {
+    /// The lines of rows that take so many bytes.
+    async fn written(&self, app: &App, entries: Vec<LogEntry>, bytes: usize) -> ApiResult<Vec<u8>> {
+        let (format, with_bodies) = (self.format, self.with_bodies);
+        let writing = move || format.write(entries, with_bodies);
+        Ok(app.services.compute.run_for_body(self.org, bytes, WRITE_TIMEOUT, writing).await?)
+    }
+
+    async fn read_page(&self, app: &App, memory: &Arc<MemoryAccount>, at: &mut Position) -> ApiResult<()> {
         let stored = &app.services.logs;
         let page = (PAGE.min(MAX_ROWS - at.rows), at.cursor.as_deref());
         let found = logs::list_matching(stored, self.org, &self.search, self.sort, page).await?;
@@ -256,6 +268,7 @@ impl Rows {
             let size = sizes.get(&entry.row.id).copied().unwrap_or(0);
             (entry, size)
         };
+        at.held = Some(memory.reserve(found.entries.iter().map(entry_bytes).sum())?);
         at.pending = found.entries.into_iter().map(sized).collect();
         Ok(())
     }
@@ -272,6 +285,11 @@ impl Rows {
         }
         Ok(entries)
     }
+}
+
+/// About what a row takes.
+fn entry_bytes(entry: &LogEntry) -> usize {
+    row_bytes(&entry.row) + entry.preview.as_ref().map_or(0, String::len)
 }
 
 pub(super) struct LogExport(Download);
