@@ -29,6 +29,8 @@ use crate::time::Timestamp;
 
 /// The longest source, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 8 << 20;
+/// What one import may create or compare: it is one transaction, for which the changes of others wait on SQLite.
+pub const MAX_PLANNED: usize = 2_000;
 
 /// What is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -100,6 +102,14 @@ pub struct Plan {
     /// Guardrails of the source. They are set up by hand, as the findings say.
     pub guardrails: Vec<PlannedGuardrail>,
     pub settings: PlannedSettings,
+}
+
+impl Plan {
+    /// How many things it has.
+    pub fn count(&self) -> usize {
+        let named = self.providers.len() + self.models.len() + self.keys.len();
+        named + self.budgets.len() + self.user_budgets.len() + self.limits.len()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

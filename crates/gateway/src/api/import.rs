@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gateway_core::import::{self as sources, Finding, ImportError, MAX_SOURCE_BYTES, Plan, Source};
+use gateway_core::import::{
+    self as sources, Finding, ImportError, MAX_PLANNED, MAX_SOURCE_BYTES, Plan, Source,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -67,6 +69,14 @@ async fn import(
         ImportError::TooLong => Problem::too_large(MAX_SOURCE_BYTES),
         ImportError::Malformed(_) => Problem::field("data", error),
     })?;
+    let count = planned.plan.count();
+    if count > MAX_PLANNED {
+        let why = format!(
+            "has {count} providers, models, keys, budgets and limits; an import may have {MAX_PLANNED}: divide the source, and \
+             import its parts one after the other, or ask the operator to run gateway import"
+        );
+        return Err(Problem::field("data", why));
+    }
     let importer = Importer {
         vault: &app.services.vault,
         quotas: &app.services.config.quotas,

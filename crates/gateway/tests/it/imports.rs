@@ -121,6 +121,27 @@ on_both!(imports_are_for_admins_and_malformed_ones_are_refused, |app| async move
     assert_eq!(import(&app, &ada, more).await.expect(200)["applied"], false, "unknown fields are ignored");
 });
 
+on_both!(an_import_has_a_bounded_number_of_things, |app| async move {
+    let ada = app.enterprise("acme").await;
+    let keys = |count: usize| {
+        let keys: Vec<Value> = (0..count).map(|number| json!({"token": format!("{number:064x}")})).collect();
+        json!({"source": "litellm-keys", "data": json!({"keys": keys}).to_string()})
+    };
+    let started = app.app.services.compute.stats().granted;
+    let error = import(&app, &ada, keys(2_001)).await.expect_error(400, "bad_request");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("data: ") && message.contains("has 2001") && message.contains("divide"),
+        "{message}"
+    );
+    assert!(
+        app.app.services.compute.stats().granted > started,
+        "a large body is parsed by the threads for computation"
+    );
+    let planned = import(&app, &ada, keys(2_000)).await.expect(200);
+    assert_eq!(planned["changes"]["created"].as_array().unwrap().len(), 2_000);
+});
+
 on_both!(limits_are_imported_with_their_keys_and_models, |app| async move {
     let ada = app.signup("acme").await;
     let rows = |rpm: u64| {
