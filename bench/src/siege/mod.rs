@@ -33,6 +33,8 @@ const RECOVERY_WINDOW: Duration = Duration::from_secs(2);
 const MEMORY_ALLOWANCE_MIB: u64 = 128;
 const PROXIED_FACTOR: f64 = 2.0;
 const MANAGEMENT_FACTOR: f64 = 3.0;
+/// What is off by default and attacked.
+const DIALECTS: &str = "litellm,portkey,helicone,openrouter,bifrost";
 const MAX_LOG_DELAY_MS: f64 = 2_000.0;
 
 /// Both databases, with time for setup and recovery.
@@ -41,6 +43,7 @@ pub(crate) fn time_limit(options: &SiegeOptions) -> Duration {
 }
 
 pub(crate) fn run(options: &SiegeOptions, stop: &StopFlag) -> BenchResult<bool> {
+    attacks::check_names(&options.only)?;
     let mut is_good = Siege::new(options, stop, "SQLite", None)?.run()?;
     if let Some(url) = &options.postgres {
         is_good &= Siege::new(options, stop, "PostgreSQL", Some(url))?.run()?;
@@ -84,7 +87,10 @@ impl<'a> Siege<'a> {
         let this_program = std::env::current_exe()?;
         let folder = TempDir::create(&std::env::temp_dir())?;
         let (upstream, addresses) = start_upstream(&this_program, None, None)?;
-        let mut extra = vec![format!("GATEWAY_MEMORY_BYTES={}", options.memory_mib << 20)];
+        let mut extra = vec![
+            format!("GATEWAY_MEMORY_BYTES={}", options.memory_mib << 20),
+            format!("GATEWAY_COMPAT={DIALECTS}"),
+        ];
         if let Some(url) = url {
             extra.push(format!("GATEWAY_DATABASE_URL={url}"));
             extra.push(format!("GATEWAY_TOKEN_SECRET={}", "5e".repeat(32)));

@@ -88,7 +88,7 @@ pub(super) async fn endless_answers(attacker: Arc<Attacker>, task: usize) {
     let path = format!("/orgs/{}/providers", attacker.org);
     let name = format!("endless{task}");
     let body =
-        json!({"name": name, "kind": "openai", "base_url": format!("http://{}", attacker.endless_server)});
+        json!({"name": name, "kind": "openai", "base_url": format!("http://{}", attacker.servers.endless)});
     attacker.api("endless-answers", &mut client, ("POST", &path), &body).await;
     let body = br#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
     // The answer must be held to be validated.

@@ -119,3 +119,69 @@ pub(super) async fn imports(attacker: Arc<Attacker>, task: usize) {
         tokio::time::sleep(2 * PAUSE).await;
     }
 }
+
+/// Replays of many rows with a local evaluator, and their estimates.
+pub(super) async fn replays(attacker: Arc<Attacker>, task: usize) {
+    let mut client = attacker.client();
+    let eval = evaluators().into_iter().next().map(|mut eval| {
+        eval["name"] = json!(format!("replayed {task}"));
+        eval["type"] = json!("static");
+        eval
+    });
+    let eval = attacker.api("replays", &mut client, ("POST", "/evals"), &eval.unwrap_or_default()).await;
+    let evals: Vec<Value> = eval.iter().map(|eval| eval["id"].clone()).collect();
+    let target = json!({"provider": "sandbox", "model": "sandbox-large"});
+    loop {
+        let rows = json!({"query": "model:*sandbox* latency:>=0", "limit": 1_000, "target": target});
+        attacker.api("replays", &mut client, ("POST", "/replays/estimate"), &rows).await;
+        let mut replay = rows;
+        (replay["name"], replay["eval_ids"]) = (json!("again"), json!(evals));
+        if let Some(replay) = attacker.api("replays", &mut client, ("POST", "/replays"), &replay).await {
+            for what in ["", "/rows?limit=200"] {
+                let path = format!("/replays/{}{what}", replay["id"]);
+                attacker.api("replays", &mut client, ("GET", &path), &Value::Null).await;
+            }
+        }
+        tokio::time::sleep(2 * PAUSE).await;
+    }
+}
+
+/// As many alerts as possible on all rows of a day, each tested again and again.
+pub(super) async fn alerts(attacker: Arc<Attacker>, task: usize) {
+    let mut client = attacker.client();
+    let path = format!("/orgs/{}/alerts", attacker.org);
+    let measures = ["requests", "errors", "error_rate", "p95_ms", "cost_usd"];
+    let mut made = Vec::new();
+    for (number, measure) in measures.iter().cycle().take(30).enumerate() {
+        let alert = json!({"name": format!("alert {task} {number}"), "query": "-model:*q*r*s*t* latency:>=0",
+            "measure": measure, "above": 0, "window_minutes": 1_440});
+        if let Some(alert) = attacker.api("alerts", &mut client, ("POST", &path), &alert).await {
+            made.extend(alert["id"].as_str().map(str::to_owned));
+        }
+    }
+    loop {
+        for id in &made {
+            let test = format!("{path}/{id}/test");
+            attacker.api("alerts", &mut client, ("POST", &test), &json!({})).await;
+            attacker.api("alerts", &mut client, ("GET", &format!("{path}/{id}/history")), &Value::Null).await;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Plans of imports of many keys, each of which is written in a transaction that is then dropped.
+pub(super) async fn config_imports(attacker: Arc<Attacker>, _: usize) {
+    let mut client = attacker.client();
+    let path = format!("/orgs/{}/import", attacker.org);
+    let source = |count: usize| {
+        let keys: Vec<Value> = (0..count).map(|number| json!({"token": format!("{number:064x}")})).collect();
+        json!({"source": "litellm-keys", "data": json!({"keys": keys}).to_string()})
+    };
+    let sources = [source(2_000), source(50_000)];
+    loop {
+        for source in &sources {
+            attacker.api("config-imports", &mut client, ("POST", &path), source).await;
+        }
+        tokio::time::sleep(4 * PAUSE).await;
+    }
+}

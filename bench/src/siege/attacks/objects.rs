@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::victim::api_request;
 use super::Attacker;
@@ -31,27 +30,13 @@ pub(super) async fn reads(attacker: Arc<Attacker>, task: usize) {
 
 /// Followers of the log that never end.
 pub(super) async fn log_streams(attacker: Arc<Attacker>, _: usize) {
-    let request = api_request("GET", "/logs/stream", &attacker.key, "");
-    loop {
-        if let Ok(mut stream) = attacker.client().connect().await
-            && stream.write_all(&request).await.is_ok()
-        {
-            let mut bytes = [0; 16 << 10];
-            let read = stream.read(&mut bytes).await.unwrap_or(0);
-            let status = crate::http::status(bytes.get(..read).unwrap_or_default());
-            attacker.count("log-streams", status.map_or("closed".to_owned(), |status| status.to_string()));
-            if status == Some(200) {
-                while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
-            }
-        }
-        tokio::time::sleep(10 * PAUSE).await;
-    }
+    attacker.follow("log-streams", &api_request("GET", "/logs/stream", &attacker.key, "")).await;
 }
 
 /// Events and rows for receivers that never respond.
 pub(super) async fn events(attacker: Arc<Attacker>, task: usize) {
     let mut client = attacker.client();
-    let url = format!("http://{}", attacker.silent_server);
+    let url = format!("http://{}", attacker.servers.silent);
     for number in 0..25 {
         let hook = json!({"url": url, "events": []});
         attacker.api("events", &mut client, ("POST", "/webhooks"), &hook).await;
