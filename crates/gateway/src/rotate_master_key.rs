@@ -1,5 +1,6 @@
 //! `gateway admin rotate-master-key`: encrypts all stored secrets with the current master key. It may run beside the
-//! service, can be interrupted at any time, and the next run continues.
+//! service, can be interrupted at any time, and the next run continues. Also the check at a start that the master key is
+//! the one that encrypted what is stored.
 
 use gateway_store::providers::ApiKey;
 use gateway_store::sealed::{self, SEALED_COLUMNS, SealedColumn, SealedValue};
@@ -47,6 +48,42 @@ pub async fn run(
         }
     }
     Ok(rotation)
+}
+
+/// How many stored secrets of each kind are read at a start.
+const SAMPLE: i64 = 20;
+
+/// What the known keys can do with a few of the stored secrets of each kind.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    pub readable: usize,
+    pub unreadable: usize,
+}
+
+impl Sample {
+    /// A few values may be damaged. If not one can be read, the key is not the one that encrypted them, and what is
+    /// stored from now on could not be read with that one.
+    pub fn is_other_key(&self) -> bool {
+        self.readable == 0 && self.unreadable > 0
+    }
+}
+
+/// Tries the known keys on a few stored secrets. The schema is up to date.
+pub async fn sample(db: &Db, logs: &Db, vault: &Vault) -> Result<Sample, StoreError> {
+    let mut sample = Sample::default();
+    for column in SEALED_COLUMNS {
+        let db = match column.part {
+            Part::State => db,
+            Part::Logs => logs,
+        };
+        for stored in sealed::list_after(db, column, None, SAMPLE).await? {
+            match reseal(column, vault, &stored) {
+                Ok(_) => sample.readable += 1,
+                Err(VaultError) => sample.unreadable += 1,
+            }
+        }
+    }
+    Ok(sample)
 }
 
 async fn rotate(

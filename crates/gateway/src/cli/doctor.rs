@@ -77,7 +77,8 @@ pub async fn run(values: Result<RawSettings, String>, options: &DoctorOptions) -
     let mut report = Report { findings: Vec::new(), is_json: options.json };
     match values.and_then(|values| Ok((without_secrets(&values).map_err(|error| error.to_string())?, values)))
     {
-        Ok((config, values)) => {
+        Ok((mut config, values)) => {
+            use_generated_key(&mut config, &values);
             for name in &values.unknown_variables {
                 let message = format!("{name} is not a setting");
                 report.add(Finding::warning(
@@ -101,6 +102,15 @@ pub async fn run(values: Result<RawSettings, String>, options: &DoctorOptions) -
         }
     }
     report.finish()
+}
+
+/// The master key of the data directory, if there is one: a check must not generate it.
+fn use_generated_key(config: &mut Config, values: &RawSettings) {
+    if values.get("master_key").trim().is_empty()
+        && let Ok(text) = std::fs::read_to_string(config.data_dir.join("master_key"))
+    {
+        config.master_key = text.trim().to_owned().into();
+    }
 }
 
 /// Says where the settings are from.

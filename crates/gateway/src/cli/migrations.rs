@@ -9,8 +9,11 @@ use secrecy::ExposeSecret as _;
 
 use super::Failure;
 use super::settings::has_no_database;
+use crate::app::open_vault;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::rotate_master_key;
+use crate::services::StartError;
 
 /// Connections of the start, before the service opens its own.
 const CONNECTIONS: u32 = 2;
@@ -75,19 +78,40 @@ pub fn print(step: &Step, took: Option<Duration>) {
     };
 }
 
-/// For `gateway serve`: a line in the log before and after each step. A database that does not exist yet is left to the
-/// start of the service.
+/// For `gateway serve`: a line in the log before and after each step, then the check of the master key. A database that
+/// does not exist yet is left to the start of the service.
 pub async fn before_start(config: &Config) -> Result<(), Failure> {
     if has_no_database(config) {
         return Ok(());
     }
     let db = Db::open_with(config.database_url.expose_secret(), CONNECTIONS).await?;
     let logs = db.open_logs().await?;
-    let migrated = run(&db, &logs, Clock::default().now(), &mut log).await;
+    let prepared = match run(&db, &logs, Clock::default().now(), &mut log).await {
+        Ok(()) => check_master_key(config, &db, &logs).await,
+        Err(error) => Err(error.into()),
+    };
     // One pool on PostgreSQL, so both are closed at the end.
     logs.close().await;
     db.close().await;
-    Ok(migrated?)
+    Ok(prepared?)
+}
+
+/// A node with another key could not use what is stored, and the others not what it stores.
+async fn check_master_key(config: &Config, db: &Db, logs: &Db) -> Result<(), StartError> {
+    let sample = rotate_master_key::sample(db, logs, &open_vault(config)?).await?;
+    if sample.is_other_key() {
+        return Err(StartError::OtherMasterKey(sample.unreadable));
+    }
+    if sample.unreadable > 0 {
+        let (unreadable, tried) = (sample.unreadable, sample.unreadable + sample.readable);
+        tracing::warn!(
+            unreadable,
+            tried,
+            "the master key does not decrypt some of the stored secrets: store them anew, or add the key that encrypted \
+             them to GATEWAY_MASTER_KEYS_ACCEPTED"
+        );
+    }
+    Ok(())
 }
 
 fn log(step: &Step, took: Option<Duration>) {

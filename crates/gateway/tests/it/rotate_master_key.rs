@@ -196,6 +196,54 @@ async fn the_key_is_changed_while_the_service_runs_on_postgres() {
     the_key_is_changed_while_the_service_runs(Backend::Postgres).await;
 }
 
+async fn a_node_with_another_key_does_not_start(backend: Backend) {
+    let data = tempfile::tempdir().unwrap();
+    let mut settings = fresh_settings(backend, &data).await;
+    // A single node generates its key.
+    settings.retain(|(name, _)| backend == Backend::Postgres || name != "GATEWAY_MASTER_KEY");
+    let gateway = |arguments: &[&str], more: &[(&str, &str)]| {
+        let mut command = command(data.path(), arguments);
+        command.envs(settings.iter().cloned()).envs(more.iter().copied());
+        command
+    };
+    let serve = |more: &[(&str, &str)]| {
+        tokio::task::block_in_place(|| GatewayProcess::try_start(&mut gateway(&["serve"], more)))
+    };
+    let Ok(first) = serve(&[]) else { panic!("the service did not become ready") };
+    let signup =
+        json!({"email": "ada@example.com", "password": crate::support::PASSWORD, "org_slug": "acme"});
+    let made = first.post("/api/v1/signup", &signup).send().await.expect(201);
+    let path = format!("/api/v1/orgs/{}/providers", made["org"]["id"].as_str().unwrap());
+    let credential = json!({"name": "openai", "api_key": "sk-stored"});
+    first.post(&path, &credential).key(made["api_key"].as_str().unwrap()).send().await.expect(201);
+    drop(first);
+    let other = [("GATEWAY_MASTER_KEY", NEW_KEY)];
+    let Err(refused) = serve(&other) else { panic!("the service started with another master key") };
+    for part in ["GATEWAY_MASTER_KEY ", "GATEWAY_MASTER_KEYS_ACCEPTED", "none of the stored secrets"] {
+        assert!(refused.log.contains(part), "{part} is missing in {}", refused.log);
+    }
+    let doctor = run(&mut gateway(&["doctor", "--offline"], &other));
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("GATEWAY_MASTER_KEY"), "{doctor:?}");
+    // The generated key is in the data directory.
+    let doctor = run(&mut gateway(&["doctor", "--offline"], &[]));
+    assert!(!doctor.stdout.contains("GATEWAY_MASTER_KEY"), "{doctor:?}");
+    assert!(serve(&[]).is_ok());
+    // The way out if the key is lost.
+    let rotated = run(&mut gateway(&["admin", "rotate-audit-key"], &other));
+    assert_eq!(rotated.code, Some(0), "{rotated:?}");
+    assert!(serve(&other).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_another_key_does_not_start_on_sqlite() {
+    a_node_with_another_key_does_not_start(Backend::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_another_key_does_not_start_on_postgres() {
+    a_node_with_another_key_does_not_start(Backend::Postgres).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotation_without_the_old_key_fails_and_changes_nothing() {
     let data = std::sync::Arc::new(tempfile::tempdir().unwrap());

@@ -10,8 +10,10 @@ use gateway_store::{Db, Part};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::Finding;
+use crate::app::open_vault;
 use crate::clock::Clock;
 use crate::config::{Config, masked_database_url};
+use crate::rotate_master_key::{self, Sample};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// With less, the service cannot keep its own log.
@@ -105,20 +107,31 @@ pub async fn database(config: &Config) -> Finding {
         db.ping().await?;
         let logs = db.open_logs().await?;
         let (state, rows) = (db.schema(Part::State).await?, logs.schema(Part::Logs).await?);
+        let is_current = state.pending.is_empty() && rows.pending.is_empty();
+        let sample = match open_vault(config) {
+            Ok(vault) if is_current => rotate_master_key::sample(&db, &logs, &vault).await?,
+            _ => Sample::default(),
+        };
         logs.close().await;
         db.close().await;
-        Ok::<_, gateway_store::StoreError>((state, rows))
+        Ok::<_, gateway_store::StoreError>((state, rows, sample))
     };
     let remedy = "check GATEWAY_DATABASE_URL, and that the server runs and lets this user in";
     match tokio::time::timeout(TIMEOUT, checked).await {
         Err(_) => Finding::failed(CHECK, format!("{shown} does not answer within {TIMEOUT:?}"), remedy),
         Ok(Err(error)) => Finding::failed(CHECK, format!("{shown}: {error}"), remedy),
-        Ok(Ok((state, rows))) if !(state.is_usable() && rows.is_usable()) => Finding::failed(
+        Ok(Ok((state, rows, _))) if !(state.is_usable() && rows.is_usable()) => Finding::failed(
             CHECK,
             format!("{shown} has a newer schema, which this version cannot use"),
             "run the version that migrated it, or a later one",
         ),
-        Ok(Ok((state, rows))) => {
+        Ok(Ok((.., sample))) if sample.is_other_key() => Finding::failed(
+            CHECK,
+            format!("the master key decrypts none of the secrets that are stored in {shown}"),
+            "set GATEWAY_MASTER_KEY to the key that encrypted them, or add it to GATEWAY_MASTER_KEYS_ACCEPTED; a \
+             generated one is the file master_key of the data directory at that time",
+        ),
+        Ok(Ok((state, rows, _))) => {
             let pending = state.pending.len() + rows.pending.len();
             let versions = format!("{shown}, schema {}/{}", state.version, rows.version);
             Finding::ok(
