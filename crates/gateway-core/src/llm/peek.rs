@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::json::{ObjectScan, ObjectScanner, ScanStatus, ScannedValue};
 
-static KEYS: [&str; 12] = [
+static KEYS: [&str; 13] = [
     "model",
     "stream",
     "stream_options",
@@ -21,6 +21,7 @@ static KEYS: [&str; 12] = [
     "user",
     "metadata",
     "n",
+    "models",
 ];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +39,17 @@ pub struct RequestPeek {
     pub user: Option<String>,
     /// The number of requested choices, if it is given and valid.
     pub choices: Option<u64>,
+    pub further_models: FurtherModels,
+}
+
+/// `models`, from which some providers choose if they do not use the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FurtherModels {
+    #[default]
+    None,
+    Named(Vec<String>),
+    /// The field is not a list of names, or too long to be read.
+    Unreadable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +67,7 @@ pub enum PeekError {
 /// Reads a body in chunks.
 #[derive(Debug)]
 pub struct BodyPeek {
-    scanner: ObjectScanner<12>,
+    scanner: ObjectScanner<13>,
 }
 
 impl Default for BodyPeek {
@@ -237,7 +249,15 @@ fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>, model_at: Option<Ran
     });
     let model = text(get("model"));
     let model_at = model_at.filter(|_| model.is_some());
-    RequestPeek { model, model_at, stream, include_usage, max_tokens: limit.get(), user, choices }
+    let further_models = match get("models") {
+        None | Some(ScannedValue::Raw(b"null")) => FurtherModels::None,
+        Some(ScannedValue::Raw(raw)) => {
+            serde_json::from_slice(raw).map_or(FurtherModels::Unreadable, FurtherModels::Named)
+        }
+        Some(ScannedValue::Overlong) => FurtherModels::Unreadable,
+    };
+    let max_tokens = limit.get();
+    RequestPeek { model, model_at, stream, include_usage, max_tokens, user, choices, further_models }
 }
 
 /// A string; None if the field is missing, too long or of another type.

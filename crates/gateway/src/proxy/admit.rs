@@ -7,6 +7,7 @@ pub mod limits;
 use gateway_core::audit::{Chain, Outcome, Target, Via};
 use gateway_core::llm::objects::touches_stored_objects;
 use gateway_core::llm::paths::{Operation, RequestPath};
+use gateway_core::llm::peek::FurtherModels;
 use gateway_core::scopes::Scopes;
 use http::{Method, StatusCode};
 
@@ -30,6 +31,12 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
     let Principal::Key(key) = &context.identity.principal else { return Ok(()) };
     let lists_models = plan.directives.operation == Operation::Models
         && matches!(context.head.method, Method::GET | Method::HEAD);
+    if let Some(what) = further_model_outside(&key.scopes, plan) {
+        let why = format!("the key's scopes do not allow {what}");
+        let problem = Problem::new(StatusCode::FORBIDDEN, "scope_denied", why);
+        record_denial(context, ("scope_denied", "key", &key.id.to_string()), &problem.message);
+        return Err(problem);
+    }
     if let Some(planned @ PlannedModel { name, .. }) = &plan.model {
         if planned.is_allowed(&key.scopes) {
             return Ok(());
@@ -55,6 +62,22 @@ pub fn check_scopes(context: RequestContext<'_>, plan: &Plan<'_>) -> ApiResult<(
         }
     }
     Ok(())
+}
+
+/// What the scopes do not allow of `models`, from which a provider such as OpenRouter chooses. It is sent to every target.
+fn further_model_outside(scopes: &Scopes, plan: &Plan<'_>) -> Option<String> {
+    let is_allowed = |model: &String| {
+        plan.targets.iter().all(|target| scopes.allow(&target.provider.name, Some(model.as_str())))
+    };
+    match &plan.facts.further_models {
+        FurtherModels::None => None,
+        _ if !scopes.names_models() => None,
+        FurtherModels::Named(models) => {
+            let outside = models.iter().find(|model| !is_allowed(model))?;
+            Some(format!("the model '{outside}' in the field models"))
+        }
+        FurtherModels::Unreadable => Some("the field models, because it is no list of names".to_owned()),
+    }
 }
 
 /// Records a refused call in the audit log, once in an hour for each target (action, type and id).

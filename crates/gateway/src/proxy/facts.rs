@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use gateway_core::llm::multipart::multipart_model;
 use gateway_core::llm::paths::RequestPath;
-use gateway_core::llm::peek::{PeekError, RequestPeek};
+use gateway_core::llm::peek::{FurtherModels, PeekError, RequestPeek};
 use http::header::CONTENT_TYPE;
 
 use super::admit::restricts_models;
@@ -26,6 +26,8 @@ pub struct RequestFacts {
     pub model_at: Option<Range<usize>>,
     /// A model in the body next to one in the path. Which one counts depends on the provider.
     pub body_model: Option<String>,
+    /// Models in the body from which the provider may choose another one.
+    pub further_models: FurtherModels,
     pub max_tokens: Option<u64>,
     /// The number of completions that the body asks for.
     pub choices: Option<u64>,
@@ -45,6 +47,7 @@ impl RequestFacts {
             model,
             model_at: None,
             body_model: None,
+            further_models: FurtherModels::None,
             max_tokens: None,
             choices: None,
             streams: path.is_streaming(context.head.uri.query()),
@@ -83,6 +86,7 @@ impl RequestFacts {
                 } else {
                     self.body_model = peek.model;
                 }
+                self.further_models = peek.further_models;
                 (self.max_tokens, self.choices) = (peek.max_tokens, peek.choices);
                 self.streams |= peek.stream == Some(true);
                 self.include_usage = peek.include_usage == Some(true);

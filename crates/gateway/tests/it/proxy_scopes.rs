@@ -66,6 +66,31 @@ async fn a_provider_scope_allows_that_provider_and_any_model() {
 }
 
 #[tokio::test]
+async fn a_model_scope_holds_for_all_models_from_which_the_provider_may_choose() {
+    let proxy = start().await;
+    proxy.provider("router", "openrouter", json!({})).await;
+    let key = proxy.key(&["model:gpt-4o*", "model:assistant"]).await;
+    let body = |models: &str| format!(r#"{{"model":"gpt-4o","messages":[],"models":{models}}}"#);
+    for allowed in ["null", "[]", r#"["gpt-4o-mini","gpt\u002d4o"]"#] {
+        proxy.passes(&key, "router", CHAT, &body(allowed)).await;
+    }
+    let long = format!(r#"["{}"]"#, "gpt-4o".repeat(20_000));
+    for other in [r#"["gpt-4o","o3"]"#, r#"["gpt-4o",null]"#, r#""o3""#, r#"{"0":"o3"}"#, &long] {
+        proxy.is_denied(&key, "router", CHAT, &body(other)).await;
+    }
+    // A named model sends the field to its targets.
+    let model = json!({"name": "assistant", "targets": [{"provider": "router", "model": "gpt-4o"}]});
+    let path = format!("/api/v1/orgs/{}/models", proxy.ada.org_id);
+    proxy.app.post(&path, model).bearer(&proxy.ada.token).send().await.expect(201);
+    let named = |models: &str| format!(r#"{{"model":"assistant","messages":[],"models":{models}}}"#);
+    proxy.passes(&key, "auto", CHAT, &named(r#"["gpt-4o-mini"]"#)).await;
+    proxy.is_denied(&key, "auto", CHAT, &named(r#"["o3"]"#)).await;
+    // Without scopes that name models, the field is the provider's matter.
+    let key = proxy.key(&["provider:router"]).await;
+    proxy.passes(&key, "router", CHAT, &body(r#"["o3"]"#)).await;
+}
+
+#[tokio::test]
 async fn a_model_scope_allows_that_model_wherever_it_is_named() {
     let proxy = start().await;
     let key = proxy.key(&["model:gpt-4o", "model:claude-*", "model:whisper-1", "model:gemini-2.5-pro"]).await;

@@ -17,7 +17,8 @@ fn reads_the_fields_of_every_provider() {
             include_usage: Some(false),
             max_tokens: Some(9),
             user: Some("u".into()),
-            choices: None
+            choices: None,
+            further_models: FurtherModels::None,
         })
     );
     for (body, limit) in [
@@ -37,6 +38,24 @@ fn reads_the_fields_of_every_provider() {
     );
     assert_eq!(peek(br#"{"user":{"id":1},"metadata":[1]}"#), Ok(RequestPeek::default()));
     assert_eq!(peek(br#"{"m\u006fdel":"x\ny"}"#).unwrap().model.as_deref(), Some("x\ny"));
+}
+
+#[test]
+fn further_models_are_read_or_known_to_be_unreadable() {
+    let long = format!(r#"["{}"]"#, "x".repeat(70_000));
+    for (value, models) in [
+        ("null", FurtherModels::None),
+        (r#"["a","b\u0063"]"#, FurtherModels::Named(vec!["a".into(), "bc".into()])),
+        ("[]", FurtherModels::Named(Vec::new())),
+        (r#""a""#, FurtherModels::Unreadable),
+        (r#"["a",1]"#, FurtherModels::Unreadable),
+        (r#"{"a":1}"#, FurtherModels::Unreadable),
+        (long.as_str(), FurtherModels::Unreadable),
+    ] {
+        let body = format!(r#"{{"model":"m","models":{value}}}"#);
+        assert_eq!(peek(body.as_bytes()).unwrap().further_models, models, "{value:.20}");
+    }
+    assert_eq!(peek(br#"{"models":[],"MODELS":["a"]}"#), Err(PeekError::DuplicateKey("models")));
 }
 
 #[test]

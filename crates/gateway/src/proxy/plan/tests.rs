@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gateway_core::llm::ClientFormat;
+use gateway_core::llm::peek::FurtherModels;
 use gateway_core::llm::prompt_cache::PromptCache;
 use serde_json::Map;
 
@@ -42,6 +43,7 @@ fn facts(streams: bool) -> RequestFacts {
         model_in_path: false,
         model_at: None,
         body_model: None,
+        further_models: FurtherModels::None,
         max_tokens: None,
         choices: None,
         streams,
