@@ -20,7 +20,7 @@ use super::plan::Plan;
 use super::recognize::recognize;
 use super::record::Record;
 use super::upstream::{self, AttemptError, UpstreamResponse};
-use super::validate::{WatchedRefusals, buffer_until_valid};
+use super::validate::{WatchedRefusals, buffer_until_valid, complete_json};
 use super::{credentials, response_format, sandbox};
 use crate::metrics::events::Retry;
 use crate::problem::Problem;
@@ -233,7 +233,11 @@ impl<'a> AttemptLoop<'_, 'a> {
             response = buffer_until_valid(attempt, response, due, memory, watched).await?;
         }
         if is_passthrough {
-            return Ok(response);
+            return if has_alternative {
+                Ok(response)
+            } else {
+                complete_json(response, deadline, memory).await
+            };
         }
         response_format::convert(self.context, attempt, response, record.fallback_ids(), deadline).await
     }
