@@ -13,8 +13,8 @@ use gateway_store::cache_purges::{self, Generation};
 use gateway_store::foreign_keys::{self, ForeignKey};
 use gateway_store::user_sessions::{self, IssuedToken};
 use gateway_store::{StoreError, accounts, keys, mcp_servers, models, orgs, prompt_cache_pauses, providers};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 
 use super::cached::{CachedKey, CachedOrg, CachedSession, EvictedUses};
 use super::tokens::{Claims, Tokens};
@@ -275,7 +275,7 @@ impl Access {
 
     /// Authenticates a key that is cached together with its organization, without waiting.
     pub fn authenticate_cached(&self, headers: &HeaderMap) -> Option<Identity> {
-        let hash = hash_key(headers.get(KEY_HEADER)?.to_str().ok()?.trim())?;
+        let hash = hash_key(only_key(headers)?.to_str().ok()?.trim())?;
         let key = self.keys.peek(&hash)?;
         let org = self.orgs.peek(&key.org_id)?;
         self.authorize_key(key, org).ok()
@@ -286,8 +286,8 @@ impl Access {
         headers: &HeaderMap,
         address: Option<IpAddr>,
     ) -> Result<Identity, Denied> {
-        if let Some(value) = headers.get(KEY_HEADER) {
-            let raw = value.to_str().map_err(|_| Denied::Invalid)?;
+        if headers.contains_key(KEY_HEADER) {
+            let raw = only_key(headers).ok_or(Denied::Invalid)?.to_str().map_err(|_| Denied::Invalid)?;
             return self.authenticate_key(raw.trim(), address).await;
         }
         let value = headers.get(AUTHORIZATION).ok_or(Denied::Missing)?;
@@ -430,6 +430,12 @@ impl Access {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
+/// The key header. None if there is none, or more than one: a proxy in front may have looked at the other.
+fn only_key(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(KEY_HEADER).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 fn unavailable(error: StoreError) -> Denied {
     tracing::warn!(%error, "cannot check a credential");
     Denied::Unavailable

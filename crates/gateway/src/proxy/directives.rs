@@ -71,7 +71,7 @@ pub struct Tags {
 
 impl Tags {
     pub fn read(headers: &HeaderMap) -> ApiResult<Self> {
-        let headers = &GatewayHeaders::of(headers);
+        let headers = &GatewayHeaders::of(headers)?;
         Ok(Self {
             session: headers.tag("x-gateway-session")?,
             user: headers.tag("x-gateway-user")?,
@@ -93,7 +93,7 @@ pub enum FormatSource {
 
 impl Directives {
     pub fn read(context: RequestContext<'_>, path: &RequestPath<'_>) -> ApiResult<Self> {
-        let headers = &GatewayHeaders::of(&context.head.headers);
+        let headers = &GatewayHeaders::of(&context.head.headers)?;
         let config = &context.services.config;
         let default_provider = || context.identity.org.settings.default_provider.as_deref();
         let provider =
@@ -174,9 +174,15 @@ impl Directives {
 struct GatewayHeaders<'a>(Vec<(&'a str, &'a HeaderValue)>);
 
 impl<'a> GatewayHeaders<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
+    /// A header that is given twice is refused: a proxy in front may have checked the other value.
+    fn of(headers: &'a HeaderMap) -> ApiResult<Self> {
         let named = headers.iter().map(|(name, value)| (name.as_str(), value));
-        Self(named.filter(|(name, _)| name.starts_with("x-gateway-")).collect())
+        let found: Vec<_> = named.filter(|(name, _)| name.starts_with("x-gateway-")).collect();
+        // The values of a name are next to each other.
+        match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(Problem::field(pair[0].0, "must not be given more than once")),
+            None => Ok(Self(found)),
+        }
     }
 
     fn get(&self, name: &str) -> Option<&'a HeaderValue> {

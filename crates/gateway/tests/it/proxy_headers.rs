@@ -34,6 +34,29 @@ fn credentials(seen: &Request) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
+async fn a_control_header_or_key_that_is_given_twice_is_refused() {
+    let proxy = start().await;
+    for (name, value) in [
+        ("x-gateway-provider", "anthropic"),
+        ("X-Gateway-Provider", "openai"),
+        ("x-gateway-retry", "1"),
+        ("x-gateway-user", "u"),
+    ] {
+        let call = proxy.call(Method::GET, "openai", "/v1/models").header(name, value).header(name, value);
+        let told = call.send().await.expect_error(400, "bad_request");
+        assert!(told["message"].as_str().unwrap().starts_with(&name.to_ascii_lowercase()), "{told}");
+    }
+    let other = proxy.key(&["*"]).await;
+    for key in [other.as_str(), &proxy.ada.api_key, "sk-gateway-unknown"] {
+        let call = proxy.call(Method::GET, "openai", "/v1/models").header("x-gateway-key", key);
+        call.send().await.expect_error(401, "unauthorized");
+        let call = proxy.app.get("/api/v1/keys").key(&proxy.ada.api_key).header("x-gateway-key", key);
+        call.send().await.expect_error(401, "unauthorized");
+    }
+    assert!(proxy.upstream.arrivals().is_empty());
+}
+
+#[tokio::test]
 async fn gateway_headers_and_hop_by_hop_headers_are_not_forwarded() {
     let proxy = start().await;
     let headers = [
