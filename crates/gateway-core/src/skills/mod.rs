@@ -97,7 +97,8 @@ impl SkillSource {
 
     /// The skill with some fields changed. Other frontmatter keys are preserved.
     pub fn changed(&self, change: &SkillChange) -> Result<Self, SourceError> {
-        let mut document = Document::parse(&self.raw_source)?;
+        let current = Document::parse(&self.raw_source)?;
+        let mut document = current.clone();
         let SkillChange { name, headline, description, body } = change;
         let fields = [("name", name, &self.name), ("description", description, &self.description)];
         for (key, value, current) in fields {
@@ -111,7 +112,8 @@ impl SkillSource {
         if let Some(body) = body {
             body.clone_into(&mut document.body);
         }
-        Self::from_document(&document)
+        // Written anew, the file could differ in blank lines, and would be another version.
+        if document == current { Ok(self.clone()) } else { Self::from_document(&document) }
     }
 
     /// The file for agents; see `Document::for_agents`.

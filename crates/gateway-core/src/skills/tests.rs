@@ -121,6 +121,14 @@ fn a_change_of_fields_keeps_the_rest_of_the_frontmatter() {
     );
     let bad = SkillChange { description: Some(String::new()), ..SkillChange::default() };
     assert!(matches!(source.changed(&bad), Err(SourceError::Frontmatter(_))));
+    // The same values leave every byte of the file.
+    let same = SkillChange {
+        name: Some(source.name.clone()),
+        headline: Some(source.headline.clone()),
+        description: Some(source.description.clone()),
+        body: Some(source.body.clone()),
+    };
+    assert_eq!(source.changed(&same).unwrap(), source);
 }
 
 #[test]

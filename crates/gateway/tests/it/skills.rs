@@ -119,6 +119,15 @@ on_both!(an_update_makes_a_version_and_keeps_a_snapshot, ENTERPRISE, |app| async
         (&json!(1), &skill["updated_at"]),
         "nothing changed, no version"
     );
+    // Also where the file is written in another way than the gateway would: without an empty line before the body.
+    let tight = "---\nname: tight\ndescription: 'd'\n---\nBody\n";
+    let tight = app.skill(&ada, json!({"raw_source": tight})).await;
+    for same in
+        [json!({}), json!({"name": "tight", "body": "Body\n"}), json!({"description": "d", "headline": ""})]
+    {
+        let same = app.put(&path(&tight), same).bearer(&ada.token).send().await.expect(200);
+        assert_eq!((&same["version"], &same["raw_source"]), (&json!(1), &tight["raw_source"]));
+    }
     app.app.services.clock.advance(5);
     let second = update(json!({"headline": null, "body": "# New\n"})).await.expect(200);
     assert_eq!(
