@@ -209,13 +209,34 @@ fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     Ok(value)
 }
 
+/// Serde's names of types that are not those of JSON.
+const TYPE_NAMES: [(&str, &str); 9] = [
+    ("i32", "a whole number"),
+    ("i64", "a whole number"),
+    ("u16", "a whole number from 0"),
+    ("u32", "a whole number from 0"),
+    ("u64", "a whole number from 0"),
+    ("usize", "a whole number from 0"),
+    ("f64", "a number"),
+    ("a sequence", "an array"),
+    ("a map", "an object"),
+];
+
 /// Removes the value that serde quotes in its message, because it may be a password. The expectation stays.
-fn without_value(message: &str) -> &str {
+fn without_value(message: &str) -> String {
     let quotes_value = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
-    match message.rfind(", expected ") {
-        Some(at) if quotes_value => &message[at + 2..],
-        _ => message,
-    }
+    let Some(at) = message.rfind(", expected ").filter(|_| quotes_value) else { return message.to_owned() };
+    let expectation = &message[at + ", expected ".len()..];
+    let (expected, place) = match expectation.rfind(" at line ") {
+        Some(at) => expectation.split_at(at),
+        None => (expectation, ""),
+    };
+    let named = match TYPE_NAMES.iter().find(|(serde, _)| *serde == expected) {
+        Some((_, json)) => json,
+        None if expected.starts_with("struct ") => "an object",
+        None => expected,
+    };
+    format!("expected {named}{place}")
 }
 
 /// PostgreSQL cannot store a NUL character in a text.
@@ -260,7 +281,11 @@ mod tests {
     fn a_wrong_field_is_named() {
         let error = |text: &str| parse_json::<Sample>(text.as_bytes()).unwrap_err();
         assert!(error(r#"{"name": 1}"#).starts_with("name: "));
-        assert!(error(r#"{"name": "x", "items": [1, "2"]}"#).starts_with("items[1]: "));
+        assert!(
+            error(r#"{"name": "x", "items": [1, "2"]}"#)
+                .starts_with("items[1]: expected a whole number from 0 at")
+        );
+        assert!(error(r#"{"name": "x", "items": "1"}"#).starts_with("items: expected an array at"));
         assert!(error("{}").contains("`name`"));
         assert!(error("{").starts_with("the body is not valid JSON"));
         assert!(error(r#"{"name": "x"} trailing"#).starts_with("the body is not valid JSON"));
