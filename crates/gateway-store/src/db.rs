@@ -409,16 +409,22 @@ pub(crate) fn sqlite_writer() -> SqlitePoolOptions {
 async fn open_postgres(url: &str, connections: u32) -> Result<Pool, StoreError> {
     let options = PgConnectOptions::from_str(url)
         // Without the library's message, which may repeat parts of the URL.
-        .map_err(|_| StoreError::Open("invalid database URL: check its host, port and parameters".into()))?
+        .map_err(|_| {
+            StoreError::Open("GATEWAY_DATABASE_URL is invalid: check its host, port and parameters".into())
+        })?
         .application_name("gateway");
     let address = format!("{}:{}", options.get_host(), options.get_port());
     let pool = postgres_pool(connections).connect_with(options).await.map_err(|error| {
         let why = match error {
             // The pool retries until its timeout and then reports only the timeout.
             sqlx::Error::PoolTimedOut => "it refuses connections or does not respond".to_owned(),
+            // Without the line of the server's source code.
+            sqlx::Error::Database(error) => error.message().to_owned(),
             error => error.to_string(),
         };
-        StoreError::Open(format!("cannot connect to PostgreSQL at {address}: {why}"))
+        StoreError::Open(format!(
+            "cannot connect to PostgreSQL at {address}: {why}; check GATEWAY_DATABASE_URL"
+        ))
     })?;
     Ok(Pool::Postgres(pool))
 }

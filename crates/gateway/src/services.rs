@@ -45,6 +45,10 @@ pub enum StartError {
     #[error("cannot use the data directory {path}: {error}. Set GATEWAY_DATA_DIR to a writable directory")]
     DataDir { path: String, error: std::io::Error },
     #[error(
+        "another gateway process is using the data directory {0}: stop it, or set GATEWAY_DATA_DIR to another directory"
+    )]
+    DataDirInUse(String),
+    #[error(
         "the master key decrypts none of the stored secrets ({0} were tried), so it is not the key that encrypted them. \
          Set GATEWAY_MASTER_KEY to that key or add it to GATEWAY_MASTER_KEYS_ACCEPTED; a generated one is the file \
          master_key of the data directory at that time. If it is lost: docs/operations.md, \"A lost master key\""

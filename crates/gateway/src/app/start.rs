@@ -1,5 +1,6 @@
 //! Start of the application: opens the databases, creates the components and starts the background tasks.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -146,8 +147,12 @@ fn proxy_state(
 ) -> Result<ProxyState, StartError> {
     let config = &services.config;
     // The last lane is for rows that no worker thread writes.
-    let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes)
-        .map_err(|error| StartError::DataDir { path: config.data_dir.display().to_string(), error })?;
+    let spool = Spool::open(config.data_dir.join("spool"), config.workers + 1, config.spool_bytes).map_err(
+        |error| match (config.data_dir.display().to_string(), error) {
+            (path, error) if error.kind() == ErrorKind::ResourceBusy => StartError::DataDirInUse(path),
+            (path, error) => StartError::DataDir { path, error },
+        },
+    )?;
     let budgets = Budgets::new(Arc::clone(services), cluster.clone());
     let limits = Limits::new(Arc::clone(services), cluster.clone(), redis.clone());
     let operator = OperatorTargets::new(&config.providers);

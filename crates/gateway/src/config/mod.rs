@@ -19,7 +19,7 @@ use std::time::Duration;
 use gateway_core::access::Plan;
 use gateway_core::accounts::OrgSettings;
 use gateway_core::compat::Dialect;
-use gateway_core::llm::providers::builtin;
+use gateway_core::llm::providers::{self, builtin};
 use gateway_core::pricing::PriceTable;
 use gateway_core::quotas::Quotas;
 use gateway_core::time::Timestamp;
@@ -345,7 +345,12 @@ fn providers(values: &RawSettings) -> Result<BTreeMap<String, ProviderSettings>,
     let mut providers = BTreeMap::new();
     for (name, entries) in &values.providers {
         if builtin(name).is_none() {
-            return Err(ConfigError(format!("unknown provider '{name}' in the provider settings")));
+            let variable = name.to_ascii_uppercase().replace('-', "_");
+            return Err(ConfigError(format!(
+                "GATEWAY_PROVIDER_{variable}_…: unknown provider '{name}': expected {}. Others are added for an \
+                 organization, in the console or with POST /api/v1/orgs/:orgId/providers",
+                providers::all().iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+            )));
         }
         let base_url = match entries.get("base_url").map(|value| value.text.trim()) {
             None | Some("") => None,

@@ -112,7 +112,7 @@ impl Spool {
         std::fs::create_dir_all(&directory)?;
         let lock = File::create(directory.join("lock"))?;
         if lock.try_lock().is_err() {
-            return Err(std::io::Error::other("another gateway process is using it"));
+            return Err(std::io::ErrorKind::ResourceBusy.into());
         }
         let existing = segment_paths(&directory)?;
         let next_segment = existing.last().and_then(|path| segment_number(path)).map_or(0, |last| last + 1);

@@ -38,7 +38,8 @@ impl std::fmt::Debug for Tls {
 
 impl Tls {
     pub fn open(files: &TlsFiles) -> Result<Arc<Self>, StartError> {
-        let loaded = read(files).and_then(load).map_err(|error| {
+        let contents = read(files).map_err(|error| StartError::Tls(error.to_string()))?;
+        let loaded = load(contents).map_err(|error| {
             StartError::Tls(format!("{error} in {} or {}", files.cert.display(), files.key.display()))
         })?;
         Ok(Arc::new(Self { files: files.clone(), current: RwLock::new(loaded) }))
@@ -101,11 +102,12 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 fn read(files: &TlsFiles) -> std::io::Result<[Vec<u8>; 2]> {
-    let read = |path: &Path| {
-        std::fs::read(path)
-            .map_err(|error| Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))
+    let read = |path: &Path, setting: &str| {
+        std::fs::read(path).map_err(|error| {
+            Error::new(error.kind(), format!("cannot read {} of {setting}: {error}", path.display()))
+        })
     };
-    Ok([read(&files.cert)?, read(&files.key)?])
+    Ok([read(&files.cert, "GATEWAY_TLS_CERT")?, read(&files.key, "GATEWAY_TLS_KEY")?])
 }
 
 /// Parses the PEM files and checks that the key belongs to the certificate. Messages have no contents.
