@@ -31,7 +31,7 @@ test('a dataset is made, a case is written by hand, changed and deleted', async 
   await drawer.getByLabel('Input is').selectOption('json')
   await drawer.getByRole('textbox', { name: 'Expected' }).fill('Paris')
   await drawer.getByRole('textbox', { name: 'Metadata' }).fill('{"topic": ')
-  await drawer.getByRole('alert').getByText(/^No JSON/).waitFor()
+  await drawer.getByRole('alert').getByText(/^Not valid JSON/).waitFor()
   await drawer.getByRole('textbox', { name: 'Metadata' }).fill('{"topic": "geography"}')
   await drawer.getByRole('button', { name: 'Add case' }).click()
   await page.getByText('Case added').waitFor()

@@ -111,7 +111,7 @@ interface CaseColumn extends GridColumn<Case> {
 const COLUMNS: readonly CaseColumn[] = [
   { key: 'input', header: 'Input', width: 'minmax(140px, 3fr)', from: 0, cell: (row) => displayValue(row.input) },
   { key: 'expected', header: 'Expected', width: 'minmax(100px, 2fr)', from: 0, cell: (row) => (row.expected === null ? <span className="text-muted">–</span> : displayValue(row.expected)) },
-  { key: 'metadata', header: 'Metadata', width: 'minmax(100px, 2fr)', from: 620, cell: (row) => <code className="text-muted">{row.metadata === null ? '–' : JSON.stringify(row.metadata)}</code> },
+  { key: 'metadata', header: 'Metadata', width: 'minmax(100px, 2fr)', from: 620, cell: (row) => <code className="text-muted">{row.metadata === null || JSON.stringify(row.metadata) === '{}' ? '–' : JSON.stringify(row.metadata)}</code> },
 ]
 
 /** Displays strings as text and other values as JSON. */

@@ -30,8 +30,8 @@ export function Datasets() {
     { key: 'name', header: 'Dataset', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'description', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.description },
     { key: 'cases', header: 'Cases', number: true, cell: (row) => integer(row.case_count) },
-    { key: 'version', header: 'Version', number: true, cell: (row) => (row.current_version === 0 ? '–' : `v${row.current_version}`) },
-    { key: 'run', header: 'Last run', from: 'md', cell: (row) => <LastRun run={lastRuns.get(row.id)} now={now} /> },
+    { key: 'version', header: 'Version', number: true, from: 'sm', cell: (row) => (row.current_version === 0 ? '–' : `v${row.current_version}`) },
+    { key: 'run', header: 'Last run', cell: (row) => <LastRun run={lastRuns.get(row.id)} now={now} /> },
     { key: 'updated', header: 'Changed', from: 'sm', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   const create = (

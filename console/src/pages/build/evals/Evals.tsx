@@ -56,9 +56,9 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
   const lastRuns = useLastRuns('eval_id')
   const columns: Column<Eval>[] = [
     { key: 'name', header: 'Eval', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
-    { key: 'evaluator', header: 'Evaluator', cell: (row) => <span className="whitespace-nowrap"><code>{row.evaluator}</code> <Badge>{row.type}</Badge></span> },
+    { key: 'evaluator', header: 'Evaluator', from: 'sm', cell: (row) => <span className="whitespace-nowrap"><code>{row.evaluator}</code> <Badge>{row.type}</Badge></span> },
     { key: 'live', header: 'Live', from: 'sm', cell: (row) => (row.enabled && row.sample_rate > 0 ? <Status tone="ok">{percent(row.sample_rate)} of requests</Status> : <Status tone="muted">off</Status>) },
-    { key: 'run', header: 'Last run', from: 'sm', cell: (row) => <LastRun run={lastRuns.get(String(row.id))} now={now} /> },
+    { key: 'run', header: 'Last run', cell: (row) => <LastRun run={lastRuns.get(String(row.id))} now={now} /> },
     { key: 'changed', header: 'Changed', from: 'md', cell: (row) => <time dateTime={row.updated_at} title={time(row.updated_at, zone, 'full')} className="whitespace-nowrap">{ago(row.updated_at, now)}</time> },
   ]
   if (list.isError) return <ErrorPanel error={list.error} what="the evals" onRetry={() => void list.refetch()} />

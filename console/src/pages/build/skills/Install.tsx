@@ -52,13 +52,14 @@ function Links({ list }: { list: List }) {
     { key: 'name', header: 'Link', className: 'max-w-56 truncate', cell: (row) => <span className="font-medium">{row.name}</span> },
     { key: 'skills', header: 'Skills', cell: (row) => <Badge>{selection(row.skills)}</Badge> },
     { key: 'expires', header: 'Expires', from: 'md', cell: (row) => (row.expires_at ? time(row.expires_at, zone) : <span className="text-muted">never</span>) },
-    { key: 'fetched', header: 'Last fetched', cell: (row) => <LastFetch fetches={row.fetches} now={now} /> },
+    { key: 'fetched', header: 'Last fetched', from: 'sm', cell: (row) => <LastFetch fetches={row.fetches} now={now} /> },
     {
       key: 'revoke',
       header: '',
+      className: 'text-right',
       cell: (row) => (
         <Button size="sm" kind="ghost" needs="admin" aria-label={`Revoke ${row.name}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => setRevoking(row)}>
-          Revoke
+          <span className="max-sm:sr-only">Revoke</span>
         </Button>
       ),
     },
@@ -176,7 +177,7 @@ function WithKey({ list }: { list: List }) {
 
 function LastFetch({ fetches, now }: { fetches: readonly Fetch[]; now: number }) {
   const last = fetches[0]
-  if (!last) return <span className="text-muted">not yet</span>
+  if (!last) return <span className="text-muted">never fetched</span>
   const all = fetches.map((fetch) => `${fetch.kind} by ${fetch.client}: ${plural(fetch.fetches, 'time')}`).join('\n')
   return (
     <span title={all}>

@@ -246,7 +246,7 @@ function NextSteps({ result, source }: { result: Result; source: Source }) {
     ),
     result.plan.keys.length > 0 && (
       <>
-        See the imported keys in <Link to="/keys" className="text-accent underline">Keys</Link>; applications keep them below <code>/compat/litellm</code>.
+        See the imported keys in <Link to="/keys" className="text-accent underline">Keys</Link>; applications keep them under <code>/compat/litellm</code>.
       </>
     ),
     <>Change the base URL of the applications, as below.</>,

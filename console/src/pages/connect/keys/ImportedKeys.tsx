@@ -14,7 +14,7 @@ export function ImportedKeys({ keys, now }: { keys: readonly Schemas['Key'][]; n
   if (!traffic) return null
   return (
     <p className="card px-3 py-2 text-muted" role="note">
-      {plural(traffic.keys, 'key')} of another gateway {traffic.keys === 1 ? 'is' : 'are'} accepted below <code>/compat</code>.{' '}
+      {plural(traffic.keys, 'key')} of another gateway {traffic.keys === 1 ? 'is' : 'are'} accepted under <code>/compat</code>.{' '}
       {traffic.calls > 0 ? (
         <>
           In the last {DAYS} days {traffic.inUse === 1 ? 'one of them' : `${traffic.inUse} of them`} made {plural(traffic.calls, 'call')}.

@@ -26,7 +26,7 @@ const MAX_VISIBLE_SCOPES = 2
 export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   const { zone } = usePrefs()
   const spendOf = useKeySpend(now)
-  const amount = moneyColumn(keys.map((key) => spendOf(key.id).spent))
+  const amount = moneyColumn(keys.map((key) => shownSpend(spendOf(key.id))))
   const columns: Column<Key>[] = [
     {
       key: 'name',
@@ -74,6 +74,9 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
   return <Table label="Keys" columns={columns} rows={keys} rowKey={(key) => key.id} />
 }
 
+/** What counts against a monthly budget, else what was spent this month. */
+const shownSpend = ({ spent, budget }: KeySpend) => (budget?.period === 'monthly' ? budget.spent_usd : spent)
+
 /** `$1.20 of $5.00 monthly`, or without a budget the amount alone. */
 function Spend({ spend: { spent, budget }, amount }: { spend: KeySpend; amount: (usd: number | null) => string }) {
   const limit = budget?.hard_limit_usd ?? budget?.soft_limit_usd ?? null
@@ -81,7 +84,7 @@ function Spend({ spend: { spent, budget }, amount }: { spend: KeySpend; amount: 
   const isOver = budget.spent_usd !== null && budget.spent_usd >= limit
   return (
     <span className={isOver ? 'text-err' : undefined} title={`Budget: ${money(limit)} ${budget.period}`}>
-      {budget.period === 'monthly' ? amount(budget.spent_usd) : amount(spent)} <span className="text-muted">of {money(limit)} {budget.period}</span>
+      {amount(shownSpend({ spent, budget }))} <span className="text-muted">of {money(limit)} {budget.period}</span>
     </span>
   )
 }

@@ -43,7 +43,7 @@ function Waiting({ request }: { request: FirstRequestState }) {
               The address: it must begin with <code>{location.origin}/sdk</code>, with this port.
             </li>
             <li>
-              The path: <code>Authorization: Bearer</code> with a gateway key works below <code>/sdk</code> only.
+              The path: <code>Authorization: Bearer</code> with a gateway key works under <code>/sdk</code> only.
             </li>
             <li>The key was pasted with quotes, a line break, or only in part.</li>
           </ul>
