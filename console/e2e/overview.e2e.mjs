@@ -77,7 +77,7 @@ test('a failure inside a 200 is an error in the chart, the list and its drawer',
   const table = page.getByRole('region', { name: 'Requests, as a table' })
   const cells = await table.getByRole('row').last().getByRole('cell').allInnerTexts()
   assert.deepEqual(cells.slice(1), ['1', '1', '0', '0', '2'])
-  await page.getByRole('region', { name: 'Newest errors' }).getByTitle('200 stream_broken').click()
+  await page.getByRole('region', { name: 'Newest errors' }).getByTitle('200 stream broken').click()
   await page.getByRole('dialog', { name: /^Request \d+/ }).getByRole('region', { name: 'Error' }).getByText('stream_broken').first().waitFor()
   assert.equal(await page.getByTitle('200 ok').count(), 0, 'no badge says that it went well')
   page.clean()
