@@ -233,11 +233,11 @@ impl<'a> AttemptLoop<'_, 'a> {
             response = buffer_until_valid(attempt, response, due, memory, watched).await?;
         }
         if is_passthrough {
-            return if has_alternative {
-                Ok(response)
-            } else {
-                complete_json(response, deadline, memory).await
-            };
+            // Gemini's streams are JSON, too: a list whose items arrive one by one.
+            if has_alternative || self.plan.facts.streams {
+                return Ok(response);
+            }
+            return complete_json(response, deadline, memory).await;
         }
         response_format::convert(self.context, attempt, response, record.fallback_ids(), deadline).await
     }

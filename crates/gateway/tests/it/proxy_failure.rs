@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::{ProxyFixture, TestResponse};
-use crate::upstream::{RefusingAddress, Reply};
+use crate::upstream::{RefusingAddress, Reply, Signal};
 
 /// Asserts the four error fields, the provider and the attempts.
 #[track_caller]
@@ -245,6 +245,23 @@ async fn a_truncated_json_response_is_a_502() {
     proxy.upstream.push(json().with_content_length(500).piece(whole).then_stall());
     let answer = proxy.chat(&body()).header("x-gateway-timeout", "300").send().await;
     check_failure(&answer, 504, "provider_timeout", &Value::Null);
+}
+
+/// Without `alt=sse`, Gemini streams a list whose items arrive one by one.
+#[tokio::test]
+async fn a_stream_that_is_json_is_forwarded_as_it_arrives() {
+    let proxy = ProxyFixture::start().await;
+    let signal = Signal::new();
+    let json = Reply::new(200).header("content-type", "application/json").chunked();
+    proxy.upstream.push(json.piece("[{\"a\":1}").wait_for(&signal).piece(",{\"b\":2}]"));
+    let path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent";
+    let mut raw = proxy.connect().await;
+    raw.send(proxy.raw_head("gemini", path, &[("content-length", "2")])).await;
+    raw.send("{}").await;
+    let head = raw.head().await;
+    assert_eq!(head.status, 200, "the head does not wait for the end of the list");
+    signal.notify();
+    assert_eq!(raw.body(&head).await.unwrap(), b"[{\"a\":1},{\"b\":2}]");
 }
 
 #[tokio::test]
