@@ -18,9 +18,10 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::client_stream::ClientStream;
-use super::dispatch::{Dispatcher, respond};
+use super::dispatch::Dispatcher;
 use super::guarded_body::GuardedBody;
 use super::lingering_close::LingeringClose;
+use super::request_futures::RequestFutures;
 use crate::connections::OpenConnection;
 use crate::write_timeout::WriteTimeoutIo;
 
@@ -77,7 +78,11 @@ enum Event {
 }
 
 /// Serves a connection until it closes.
-pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExecutor>, client: Client) {
+pub async fn serve(
+    (dispatcher, futures): (Arc<Dispatcher>, Arc<RequestFutures>),
+    builder: auto::Builder<TokioExecutor>,
+    client: Client,
+) {
     let Client { stream, peer, open } = client;
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     let config = &dispatcher.handlers.app.services.config;
@@ -113,13 +118,12 @@ pub async fn serve(dispatcher: Arc<Dispatcher>, builder: auto::Builder<TokioExec
     };
     let state = &open.state;
     let service = service_fn(|request: Request<Incoming>| {
-        let (dispatcher, active) = (Arc::clone(&dispatcher), state.begin_request(request.version()));
-        // Boxed, because hyper moves the future and keeps its memory while a stream runs for minutes.
-        Box::pin(async move {
-            let response = respond(&dispatcher, peer, request).await;
+        let active = state.begin_request(request.version());
+        let handling = futures.handle(&dispatcher, peer, request);
+        async move {
             // The connection is busy until the body has been sent or dropped.
-            Ok::<_, Infallible>(response.map(|body| GuardedBody::new(body, active)))
-        })
+            Ok::<_, Infallible>(handling.await.map(|body| GuardedBody::new(body, active)))
+        }
     });
     let reader = Arc::clone(state);
     let stream = LingeringClose::new(stream, Arc::clone(state));

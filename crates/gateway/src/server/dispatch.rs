@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -85,10 +86,12 @@ pub async fn respond(dispatcher: &Dispatcher, peer: SocketAddr, mut request: Req
     let api_format = api::error_format_of(path);
     let received = Received { request, peer, request_id: request_id.clone(), compat, is_sdk, refused };
     let events = &app.proxy.metrics.events;
-    // Boxed, because the future of a proxied request is large and would be moved with every future around it. Made where
-    // it stays: `Box::pin` makes it on the stack and copies all of its 14 KB, which nothing has filled yet.
-    let routed = Box::into_pin(Box::write(Box::new_uninit(), route(dispatcher, received, &mut is_proxied)));
-    let mut response = match catch_panic(&request_id, routed).await {
+    let routed = {
+        // Pinned where it is made: the future of a proxied request is large, and every move would copy it.
+        let routing = pin!(route(dispatcher, received, &mut is_proxied));
+        catch_panic(&request_id, routing).await
+    };
+    let mut response = match routed {
         // A response of a provider is forwarded unchanged, whatever its status.
         Ok(response) if is_proxied => response,
         Ok(response) => {
@@ -309,7 +312,7 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
 /// Turns a panic into an error of its own request.
 async fn catch_panic(
     request_id: &HeaderValue,
-    work: impl Future<Output = ApiResult<Response>>,
+    work: Pin<&mut (impl Future<Output = ApiResult<Response>> + ?Sized)>,
 ) -> ApiResult<Response> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(panicked(request_id)))
 }
@@ -355,7 +358,7 @@ mod tests {
         let log = log.with_writer(move || writer.clone()).finish();
         let result = tracing::subscriber::with_default(log, || {
             let id = HeaderValue::from_static("the-failing-request");
-            catch_panic(&id, async { panic!("on purpose") }).now_or_never().unwrap()
+            catch_panic(&id, pin!(async { panic!("on purpose") })).now_or_never().unwrap()
         });
         assert_eq!(result.unwrap_err().status, StatusCode::INTERNAL_SERVER_ERROR);
         let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();

@@ -9,6 +9,7 @@ mod dispatch;
 mod errors;
 mod guarded_body;
 mod lingering_close;
+mod request_futures;
 mod tls;
 mod worker;
 

@@ -10,6 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Client, connection_builder, serve};
 use super::dispatch::Dispatcher;
+use super::request_futures::RequestFutures;
 use crate::api::Api;
 use crate::app::App;
 use crate::console::Console;
@@ -91,6 +92,7 @@ async fn work(lane: usize, handlers: Handlers, mut incoming: mpsc::Receiver<Clie
     let app = Arc::clone(&handlers.app);
     let builder = connection_builder();
     let dispatcher = Arc::new(Dispatcher { handlers, worker: Worker { lane, clients: Clients::new() } });
+    let futures = Arc::<RequestFutures>::default();
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         let received = tokio::select! {
@@ -101,11 +103,11 @@ async fn work(lane: usize, handlers: Handlers, mut incoming: mpsc::Receiver<Clie
             }
         };
         let Some(client) = received else { break };
-        let (dispatcher, builder) = (Arc::clone(&dispatcher), builder.clone());
+        let (dispatcher, futures, builder) = (Arc::clone(&dispatcher), Arc::clone(&futures), builder.clone());
         let counted = OpenConnection(Arc::clone(&open));
         let connection = async move {
             let _counted = counted;
-            serve(dispatcher, builder, client).await;
+            serve((dispatcher, futures), builder, client).await;
         };
         #[expect(
             clippy::disallowed_methods,
