@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::body::OutboundBody;
 use super::connector::{self, Connector, Http, is_without_http1};
+use super::http1::ConnectionError;
 use super::pool::{Pool, UpstreamBody};
 
 /// Unused connections are closed after this time.
@@ -53,7 +54,7 @@ pub enum SendError {
     #[error("cannot connect")]
     Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the connection broke")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] ConnectionError),
     #[error("the call failed")]
     Client(#[from] ClientError),
     #[error("the system's certificates cannot be read: {0}")]

@@ -4,4 +4,5 @@ pub mod body;
 pub mod clients;
 mod connector;
 pub mod exchange;
+pub mod http1;
 pub mod pool;

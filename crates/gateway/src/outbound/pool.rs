@@ -3,27 +3,21 @@
 //! chunk. Dropping a request drops its connection, which also cancels the request at the provider.
 
 use std::collections::HashMap;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
-use http::header::HOST;
-use http::uri::{Authority, PathAndQuery};
-use http::{HeaderValue, Request, Response, Uri};
+use http::uri::Authority;
+use http::{Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, Connection, SendRequest};
 
 use super::body::OutboundBody;
 use super::clients::SendError;
-use super::connector::{Connector, Io};
-
-/// What a host may make the gateway buffer: the head of a response, or a body that the caller reads slowly.
-const MAX_BUFFER: usize = 64 << 10;
+use super::connector::Connector;
+use super::http1::{Connection, ConnectionError};
 
 pub struct Pool {
     connector: Connector,
@@ -32,19 +26,12 @@ pub struct Pool {
 
 /// Idle connections with the time they became idle, by authority, the most recently used last. The key is a `String`
 /// because `Authority` hashes byte by byte.
-type ConnectionsByAuthority = HashMap<String, Vec<(Box<PooledConnection>, Instant)>>;
+type ConnectionsByAuthority = HashMap<String, Vec<(Box<Connection>, Instant)>>;
 
 struct IdleConnections {
     connections: Mutex<ConnectionsByAuthority>,
     idle_timeout: Duration,
     max_per_host: usize,
-}
-
-/// A connection for one request.
-pub(super) struct Checkout {
-    connection: Box<PooledConnection>,
-    /// It was idle before, so the host may have closed it.
-    reused: bool,
 }
 
 impl Pool {
@@ -59,50 +46,31 @@ impl Pool {
     }
 
     /// A connection to the host: an idle one, or a new one.
-    pub(super) async fn connection(&self, uri: &Uri) -> Result<Checkout, SendError> {
+    pub(super) async fn connection(&self, uri: &Uri) -> Result<Box<Connection>, SendError> {
         let Some(authority) = uri.authority() else {
             return Err(SendError::Connect("the address has no host".into()));
         };
         match self.idle.take(authority) {
-            Some(connection) => Ok(Checkout { connection, reused: true }),
-            None => Ok(Checkout { connection: self.connect(uri).await?, reused: false }),
+            Some(connection) => Ok(connection),
+            // Boxed, because a request rarely needs one.
+            None => Box::pin(self.connect(uri)).await,
         }
     }
 
     pub(super) async fn send_on(
         &self,
-        mut checkout: Checkout,
-        mut request: Request<OutboundBody>,
+        mut connection: Box<Connection>,
+        request: Request<OutboundBody>,
     ) -> Result<Response<UpstreamBody>, SendError> {
-        let uri = request.uri().clone();
-        let Some(authority) = uri.authority() else {
+        let Some(authority) = request.uri().authority().cloned() else {
             return Err(SendError::Connect("the address has no host".into()));
         };
-        request.headers_mut().entry(HOST).or_insert_with(|| host_header(&uri, authority));
-        *request.uri_mut() = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")).into();
-        loop {
-            let Checkout { mut connection, reused } = checkout;
-            match connection.send(request).await {
-                Ok(response) => {
-                    let (head, incoming) = response.into_parts();
-                    let pool = Some((Arc::clone(&self.idle), authority.clone()));
-                    let mut body = UpstreamBody {
-                        incoming,
-                        read_budget: ReadBudget::default(),
-                        connection: Some(connection),
-                        pool,
-                    };
-                    body.release_at_end();
-                    return Ok(Response::from_parts(head, body));
-                }
-                Err(mut error) => match error.take_message() {
-                    // The provider closed the idle connection before the request was sent: retry on another.
-                    Some(unsent) if reused => request = unsent,
-                    _ => return Err(error.into_error().into()),
-                },
-            }
-            checkout = self.connection(&uri).await?;
-        }
+        let response = connection.send(request).await?;
+        let pool = Some((Arc::clone(&self.idle), authority));
+        let source = Source::Http1(connection);
+        let mut body = UpstreamBody { source, read_budget: ReadBudget::default(), pool };
+        body.release_at_end();
+        Ok(response.map(|()| body))
     }
 
     /// Closes the idle connections past their timeout.
@@ -110,27 +78,16 @@ impl Pool {
         let now = Instant::now();
         self.idle.lock().retain(|_, connections| {
             connections.retain_mut(|(connection, idle_since)| {
-                now < *idle_since + self.idle.idle_timeout && connection.is_open()
+                now < *idle_since + self.idle.idle_timeout && connection.is_idle()
             });
             !connections.is_empty()
         });
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Box<PooledConnection>, SendError> {
+    async fn connect(&self, uri: &Uri) -> Result<Box<Connection>, SendError> {
         let io = self.connector.connect(uri.clone()).await.map_err(SendError::Connect)?;
-        let (sender, connection) = http1::Builder::new().max_buf_size(MAX_BUFFER).handshake(io).await?;
-        let repoll = Arc::new(RepollWaker::default());
-        let waker = Arc::clone(&repoll).into();
-        Ok(Box::new(PooledConnection { sender, connection, waker, repoll, closed: false }))
+        Ok(Box::new(Connection::new(io)))
     }
-}
-
-fn host_header(uri: &Uri, authority: &Authority) -> HeaderValue {
-    let host = match (authority.port_u16(), uri.scheme_str()) {
-        (Some(80), Some("http")) | (Some(443), Some("https")) => authority.host(),
-        _ => authority.as_str().rsplit('@').next().unwrap_or_default(),
-    };
-    HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 impl IdleConnections {
@@ -139,19 +96,19 @@ impl IdleConnections {
     }
 
     /// Returns the most recently used connection that is still open.
-    fn take(&self, authority: &Authority) -> Option<Box<PooledConnection>> {
+    fn take(&self, authority: &Authority) -> Option<Box<Connection>> {
         let mut connections = self.lock();
         let idle = connections.get_mut(authority.as_str())?;
         while let Some((mut connection, idle_since)) = idle.pop() {
-            if idle_since.elapsed() < self.idle_timeout && connection.is_open() {
+            if idle_since.elapsed() < self.idle_timeout && connection.is_idle() {
                 return Some(connection);
             }
         }
         None
     }
 
-    fn put(&self, authority: &Authority, mut connection: Box<PooledConnection>) {
-        if !connection.is_open() {
+    fn put(&self, authority: &Authority, mut connection: Box<Connection>) {
+        if !connection.is_idle() {
             return;
         }
         let mut connections = self.lock();
@@ -161,113 +118,6 @@ impl IdleConnections {
         };
         if idle.len() < self.max_per_host {
             idle.push((connection, Instant::now()));
-        }
-    }
-}
-
-/// An HTTP/1.1 connection that is polled by the request that uses it.
-struct PooledConnection {
-    sender: SendRequest<OutboundBody>,
-    connection: Connection<Io, OutboundBody>,
-    repoll: Arc<RepollWaker>,
-    /// `repoll` as a `Waker`, built once per connection.
-    waker: Waker,
-    closed: bool,
-}
-
-type SendRequestError = hyper::client::conn::TrySendError<Request<OutboundBody>>;
-
-impl PooledConnection {
-    async fn send(&mut self, request: Request<OutboundBody>) -> Result<Response<Incoming>, SendRequestError> {
-        let mut sending = pin!(self.sender.try_send_request(request));
-        let Self { connection, repoll, waker, closed, .. } = self;
-        std::future::poll_fn(|context| {
-            repoll.poll(context, waker, |context| {
-                drive(connection, closed, context);
-                sending.as_mut().poll(context)
-            })
-        })
-        .await
-    }
-
-    fn poll_body(
-        &mut self,
-        context: &mut Context<'_>,
-        body: &mut Incoming,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { connection, repoll, waker, closed, .. } = self;
-        repoll.poll(context, waker, |context| {
-            drive(connection, closed, context);
-            Pin::new(&mut *body).poll_frame(context)
-        })
-    }
-
-    /// Whether the connection can take a request. An idle connection needs no waker.
-    fn is_open(&mut self) -> bool {
-        drive(&mut self.connection, &mut self.closed, &mut Context::from_waker(Waker::noop()));
-        !self.closed && self.sender.is_ready()
-    }
-}
-
-/// Does the pending reads and writes. Errors reach the caller through the response future or its body.
-fn drive(connection: &mut Connection<Io, OutboundBody>, closed: &mut bool, context: &mut Context<'_>) {
-    if !*closed {
-        *closed = Pin::new(connection).poll(context).is_ready();
-    }
-}
-
-/// Polls a connection and its request in place. The two wake each other, but they run in one task, so a wake-up during
-/// a poll only means another poll. Polling again at once avoids a pass through the scheduler.
-#[derive(Default)]
-struct RepollWaker {
-    state: AtomicU8,
-    task: AtomicWaker,
-}
-
-const IDLE: u8 = 0;
-const POLLING: u8 = 1;
-const WOKEN: u8 = 2;
-/// After this number of polls the task yields to the scheduler.
-const MAX_POLLS: usize = 16;
-
-impl RepollWaker {
-    fn poll<T>(
-        &self,
-        outer: &mut Context<'_>,
-        waker: &Waker,
-        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
-        self.task.register(outer.waker());
-        let mut inner = Context::from_waker(waker);
-        for _ in 0..MAX_POLLS {
-            self.state.store(POLLING, Ordering::Release);
-            if let Poll::Ready(output) = poll(&mut inner) {
-                self.state.store(IDLE, Ordering::Release);
-                return Poll::Ready(output);
-            }
-            let not_woken =
-                self.state.compare_exchange(POLLING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            if not_woken {
-                return Poll::Pending;
-            }
-        }
-        self.state.store(IDLE, Ordering::Release);
-        outer.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-impl Wake for RepollWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let during_poll = self
-            .state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != IDLE).then_some(WOKEN));
-        if during_poll.is_err() {
-            self.task.wake();
         }
     }
 }
@@ -305,73 +155,95 @@ impl ReadBudget {
 
 /// A response body with the connection it is read from. At its end the connection returns to the pool.
 pub struct UpstreamBody {
-    incoming: Incoming,
+    source: Source,
     read_budget: ReadBudget,
-    connection: Option<Box<PooledConnection>>,
     pool: Option<(Arc<IdleConnections>, Authority)>,
+}
+
+enum Source {
+    Http1(Box<Connection>),
+    /// Of a connection that hyper-util's client manages.
+    Http2(Incoming),
+    Ended,
 }
 
 impl UpstreamBody {
     fn release_at_end(&mut self) {
-        if self.incoming.is_end_stream() {
-            self.release();
+        if !matches!(&self.source, Source::Http1(connection) if connection.is_done()) {
+            return;
+        }
+        let source = std::mem::replace(&mut self.source, Source::Ended);
+        if let (Source::Http1(connection), Some((idle, authority))) = (source, self.pool.take()) {
+            idle.put(&authority, connection);
         }
     }
 
-    fn release(&mut self) {
-        if let (Some(connection), Some((idle, authority))) = (self.connection.take(), self.pool.take()) {
-            idle.put(&authority, connection);
+    fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
+        match &mut self.source {
+            Source::Http1(connection) => connection.poll_data(context).map_ok(Frame::data),
+            Source::Http2(incoming) => Pin::new(incoming).poll_frame(context).map_err(Into::into),
+            Source::Ended => Poll::Ready(None),
         }
     }
 }
 
-/// The body of a response whose connection hyper-util's client manages.
 impl From<Incoming> for UpstreamBody {
     fn from(incoming: Incoming) -> Self {
-        Self { incoming, read_budget: ReadBudget::default(), connection: None, pool: None }
+        Self { source: Source::Http2(incoming), read_budget: ReadBudget::default(), pool: None }
     }
 }
 
 impl Body for UpstreamBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = ConnectionError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, read_budget, connection, .. } = &mut *self;
-        if read_budget.must_yield(context) {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
+        let this = &mut *self;
+        if this.read_budget.must_yield(context) {
             return Poll::Pending;
         }
-        let polled = match connection {
-            Some(connection) => connection.poll_body(context, incoming),
-            None => Pin::new(incoming).poll_frame(context),
-        };
+        let polled = this.poll_data(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                read_budget.consume(frame.data_ref().map_or(0, Bytes::len));
-                self.release_at_end();
+                this.read_budget.consume(frame.data_ref().map_or(0, Bytes::len));
+                this.release_at_end();
             }
-            Poll::Ready(None) => self.release(),
-            Poll::Ready(Some(Err(_))) => self.connection = None,
-            Poll::Pending => read_budget.reset(),
+            Poll::Ready(None) => this.release_at_end(),
+            Poll::Ready(Some(Err(_))) => this.source = Source::Ended,
+            Poll::Pending => this.read_budget.reset(),
         }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match &self.source {
+            Source::Http1(connection) => connection.is_done(),
+            Source::Http2(incoming) => incoming.is_end_stream(),
+            Source::Ended => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.source {
+            Source::Http1(connection) => {
+                connection.rest().map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
+            Source::Http2(incoming) => incoming.size_hint(),
+            Source::Ended => SizeHint::with_exact(0),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
 
     use super::*;
 

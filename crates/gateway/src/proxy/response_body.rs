@@ -25,6 +25,7 @@ use super::record::{Record, StreamFailure};
 use super::response_format::ResponseContent;
 use super::validate::IDLE_TIMEOUT;
 use crate::calls_in_progress::CallInProgress;
+use crate::outbound::http1::ConnectionError;
 use crate::outbound::pool::UpstreamBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -42,7 +43,7 @@ impl BodySource {
         Self::Chunks(if body.is_empty() { VecDeque::new() } else { VecDeque::from([body]) })
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
         match self {
             Self::Upstream(body) => Pin::new(body).poll_frame(context),
             Self::Prefixed(prefix, body) => match prefix.pop_front() {
