@@ -102,6 +102,9 @@ struct SessionPin {
 impl TargetHealth {
     /// Asks the circuit breaker whether a call is allowed.
     pub fn permit(&self, key: TargetKey<'_>, now: Timestamp) -> Permit {
+        if self.tracked.load(Ordering::Relaxed) == 0 {
+            return Permit::Allow;
+        }
         let hash = self.hash(key);
         self.shard(hash).get_mut(&hash).map_or(Permit::Allow, |target| target.breaker.permit(now.0))
     }
