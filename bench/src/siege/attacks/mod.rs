@@ -237,7 +237,7 @@ impl Attacker {
             if let Ok(mut stream) = self.client().connect().await
                 && stream.write_all(request).await.is_ok()
             {
-                let mut bytes = [0; 16 << 10];
+                let mut bytes = vec![0; 16 << 10];
                 let read = stream.read(&mut bytes).await.unwrap_or(0);
                 let status = crate::http::status(bytes.get(..read).unwrap_or_default());
                 self.count(name, status.map_or("closed".to_owned(), |status| status.to_string()));

@@ -429,13 +429,13 @@ impl Access {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
 /// The key header. None if there is none, or more than one: a proxy in front may have looked at the other.
 fn only_key(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut values = headers.get_all(KEY_HEADER).iter();
     values.next().filter(|_| values.next().is_none())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
 fn unavailable(error: StoreError) -> Denied {
     tracing::warn!(%error, "cannot check a credential");
     Denied::Unavailable

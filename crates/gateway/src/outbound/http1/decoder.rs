@@ -142,13 +142,12 @@ impl Chunks {
                 self.ignore()?;
                 State::Extension(size)
             }
-            (State::SizeLf(0), b'\n') => State::Trailers,
+            (State::SizeLf(0) | State::Trailer, b'\n') => State::Trailers,
             (State::SizeLf(size), b'\n') => State::Data(size),
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => State::default(),
             (State::Trailers, b'\r') => State::EndLf,
             (State::EndLf, b'\n') => State::End,
-            (State::Trailer, b'\n') => State::Trailers,
             // Trailers belong to the connection, and nobody reads them.
             (State::Trailers | State::Trailer, _) => {
                 self.ignore()?;

@@ -1,3 +1,5 @@
+//! Tests: what is sent and read on one connection, whose other end the test plays.
+
 use std::time::Duration;
 
 use bytes::Bytes;
