@@ -20,7 +20,7 @@ use super::plan::Plan;
 use super::recognize::recognize;
 use super::record::Record;
 use super::upstream::{self, AttemptError, UpstreamResponse};
-use super::validate::{WatchedRefusals, buffer_until_valid, complete_json};
+use super::validate::{WatchedRefusals, buffer_until_valid};
 use super::{credentials, response_format, sandbox};
 use crate::metrics::events::Retry;
 use crate::problem::Problem;
@@ -233,11 +233,7 @@ impl<'a> AttemptLoop<'_, 'a> {
             response = buffer_until_valid(attempt, response, due, memory, watched).await?;
         }
         if is_passthrough {
-            // Gemini's streams are JSON, too: a list whose items arrive one by one.
-            if has_alternative || self.plan.facts.streams {
-                return Ok(response);
-            }
-            return complete_json(response, deadline, memory).await;
+            return Ok(response);
         }
         response_format::convert(self.context, attempt, response, record.fallback_ids(), deadline).await
     }

@@ -1,6 +1,6 @@
 //! Buffers the start of a response until it is known to be valid. An error inside a 200, a stream that ends before any
-//! content or a truncated body can then still be replaced by the response of another target. While there is nothing else
-//! to try, streams are forwarded at once, and a JSON body once it is complete.
+//! content or a truncated body can then still be replaced by the response of another target. Only done while there is
+//! something else to try; otherwise every byte is forwarded at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -123,41 +123,6 @@ pub async fn buffer_until_valid(
             break;
         }
         if framing != BodyFraming::Json && has_content(&meter, watched)? {
-            break;
-        }
-    }
-    if !buffered.is_empty() {
-        read.push_front(buffered.finish());
-    }
-    Ok(UpstreamResponse { framing, ..UpstreamResponse::new(head, BodySource::Prefixed(read, body)) })
-}
-
-/// A JSON body is forwarded once it is complete, because half of it is of no use: until then an error can be returned
-/// instead. One that is long, or that begins with the blanks by which some providers keep the connection open, is
-/// forwarded as it arrives.
-pub async fn complete_json(
-    response: UpstreamResponse,
-    deadline: Instant,
-    memory: &Arc<MemoryAccount>,
-) -> Result<UpstreamResponse, AttemptError> {
-    let UpstreamResponse {
-        head,
-        framing: framing @ BodyFraming::Json,
-        content: ResponseContent::Streaming { source: BodySource::Upstream(mut body), .. },
-    } = response
-    else {
-        return Ok(response);
-    };
-    let mut buffered = HeldBuffer::new(memory.open());
-    let mut read = VecDeque::new();
-    while let Some(chunk) = next_chunk(&mut body, deadline).await? {
-        let is_only = buffered.is_empty() && body.is_end_stream();
-        let is_blank = buffered.is_empty() && chunk.trim_ascii().is_empty();
-        let is_held = !is_only && !is_blank && buffered.append(&chunk).is_ok();
-        if !is_held {
-            read.push_back(chunk);
-        }
-        if !is_held || buffered.len() >= MAX_BODY_PREFIX {
             break;
         }
     }
