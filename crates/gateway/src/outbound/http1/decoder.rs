@@ -1,8 +1,8 @@
 //! The end of a response body: by its length, by chunks, or by the end of the connection.
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 
-use super::ConnectionError;
+use super::{ConnectionError, consume};
 
 /// The bytes of all chunk extensions, and those of the trailers.
 const MAX_IGNORED: usize = 16 << 10;
@@ -117,7 +117,7 @@ impl Chunks {
             self.state = self.step(*byte)?;
             used += 1;
         }
-        input.advance(used);
+        consume(input, used);
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version};
 use httparse::{ParserConfig, Status};
 
-use super::ConnectionError;
 use super::decoder::Decoder;
+use super::{ConnectionError, consume};
 
 /// More headers make a response invalid.
 const MAX_HEADERS: usize = 100;
@@ -123,7 +123,7 @@ fn parse_one(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>,
     *response.headers_mut() = headers;
     let body = facts.body(response.status(), method, is_http11)?;
     let keep_alive = facts.keep_alive && response.status() != StatusCode::SWITCHING_PROTOCOLS;
-    bytes::Buf::advance(input, length);
+    consume(input, length);
     Ok(Some(ResponseHead { response, body, keep_alive }))
 }
 

@@ -9,7 +9,18 @@ mod head;
 mod tests;
 mod upload;
 
+use bytes::{Buf as _, Bytes};
+
 pub use connection::Connection;
+
+/// Removes bytes from the start. Empty `Bytes` may keep the memory of what was in them, and a connection lives for long.
+fn consume(bytes: &mut Bytes, count: usize) {
+    if count == bytes.len() {
+        *bytes = Bytes::new();
+    } else {
+        bytes.advance(count);
+    }
+}
 
 /// Why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -4,13 +4,13 @@ use std::io::{ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use http::{Method, Request};
 use http_body::Body as _;
 
-use super::ConnectionError;
 use super::connection::Stream;
 use super::head::{RequestLength, encode};
+use super::{ConnectionError, consume};
 use crate::outbound::body::OutboundBody;
 
 const CHUNK_END: &[u8] = b"\r\n";
@@ -105,11 +105,7 @@ impl Upload {
         let of_data = (written - of_before).min(self.data.len());
         let of_after = (written - of_before - of_data).min(self.after.len());
         for (part, written) in [(&mut self.before, of_before), (&mut self.data, of_data)] {
-            if written == part.len() {
-                part.clear();
-            } else {
-                part.advance(written);
-            }
+            consume(part, written);
         }
         self.after = &self.after[of_after..];
     }
