@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gateway_core::ids::{AppId, KeyId, OrgId};
-use gateway_core::logs::{
-    Attempt, BodyStorage, LimitUses, LogLevel, LogRow, LogSource, Tokens, first_log_id,
-};
+use gateway_core::logs::{Attempt, BodyStorage, LogRow, LogSource, Tokens, first_log_id};
 use gateway_core::time::{DAY, Timestamp};
 use gateway_store::logs::{self, BatchLimits, BatchTexts};
 use gateway_store::{Db, Part};
@@ -279,33 +277,15 @@ impl Source {
         let key = exchange.conversation % KEYS;
         let latency_ms = 400 + self.made % 900;
         LogRow {
-            id,
-            org_id: OrgId(uuid(1, key % ORGS)),
             request_id: uuid(9, number << 8 | self.node).to_string(),
-            created_at: at,
-            level: LogLevel::Info,
-            source: LogSource::Proxy,
             provider: "openai".into(),
             provider_format: Some(gateway_core::llm::ProviderFormat::OpenAi),
             model: Some("gpt-4o-mini".into()),
-            method: "POST".into(),
             path: "/v1/chat/completions".into(),
             status: if self.made % 500 == 0 { 500 } else { 200 },
-            error_code: None,
-            stream: false,
             latency_ms,
-            ttft_ms: None,
             tokens: Some(Tokens { prompt: 540, completion: 60, ..Tokens::default() }),
-            usage_estimated: false,
             cost_usd: Some(Decimal::new(117, 6)),
-            unpriced: false,
-            cache: None,
-            cache_marks: None,
-            cache_saved_usd: None,
-            queued_ms: None,
-            limits: LimitUses::default(),
-            operation: None,
-            tool: None,
             attempts: vec![Attempt {
                 provider: "openai".into(),
                 model: Some("gpt-4o-mini".into()),
@@ -317,18 +297,13 @@ impl Source {
             }],
             key_id: Some(KeyId(uuid(2, key))),
             app_id: Some(AppId(uuid(3, key % 5))),
-            team_id: None,
             user: Some(format!("user-{}", exchange.user)),
             session_id: Some(format!("conversation-{}", exchange.conversation)),
-            metadata: serde_json::Map::new(),
-            prompt: None,
-            traceparent: None,
-            compat: None,
             request_stored: BodyStorage::Full,
             response_stored: BodyStorage::Full,
             request: exchange.request.into_bytes(),
             response: exchange.response.into_bytes(),
-            response_is_stream: false,
+            ..LogRow::new(id, OrgId(uuid(1, key % ORGS)), at, LogSource::Proxy)
         }
     }
 }
