@@ -5,16 +5,17 @@ use std::io::{IoSlice, Result as IoResult};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::has_budget_remaining;
 
 use super::ConnectionError;
 use super::decoder::Decoder;
-use super::head::parse;
+use super::head::{may_have_ended, parse};
 use super::upload::Upload;
 use crate::outbound::body::OutboundBody;
 use crate::outbound::connector::Io;
@@ -82,6 +83,8 @@ pub struct Connection {
     method: Method,
     /// What has been read and not decoded yet.
     input: Bytes,
+    /// How much of it has no end of a head.
+    searched: usize,
     body: Decoder,
     /// It can be used again after the response.
     keep_alive: bool,
@@ -95,6 +98,7 @@ impl Connection {
             upload_error: None,
             method: Method::GET,
             input: Bytes::new(),
+            searched: 0,
             body: Decoder::NONE,
             keep_alive: true,
         }
@@ -106,16 +110,20 @@ impl Connection {
         // Until the whole response has been read.
         self.keep_alive = false;
         self.upload = Upload::new(request);
+        self.searched = 0;
         std::future::poll_fn(|context| self.poll_head(context)).await
     }
 
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, ConnectionError>> {
         self.poll_upload(context)?;
         loop {
-            if let Some(head) = parse(&mut self.input, &self.method)? {
+            if may_have_ended(&self.input, self.searched)
+                && let Some(head) = parse(&mut self.input, &self.method)?
+            {
                 (self.body, self.keep_alive) = (head.body, head.keep_alive);
                 return Poll::Ready(Ok(head.response));
             }
+            self.searched = self.input.len();
             match self.poll_read(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
@@ -177,8 +185,11 @@ impl Connection {
     pub fn is_idle(&mut self) -> bool {
         let is_free =
             self.keep_alive && self.body.is_done() && self.upload.is_done() && self.input.is_empty();
-        // Whatever arrives now is the end of the connection, or belongs to no response.
-        is_free && self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
+        // Whatever arrives now is the end of the connection, or belongs to no response. A task whose budget is used up
+        // is told nothing of what has arrived.
+        is_free
+            && has_budget_remaining()
+            && self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
     /// Reads more. Returns how much: nothing at the end of the connection.
@@ -187,12 +198,20 @@ impl Connection {
             let mut buffer = ReadBuf::new(buffer);
             std::task::ready!(self.stream.poll_read(context, &mut buffer))?;
             let read = buffer.filled();
-            self.input = if self.input.is_empty() {
-                Bytes::copy_from_slice(read)
-            } else {
-                [&self.input[..], read].concat().into()
-            };
+            append(&mut self.input, read);
             Poll::Ready(Ok(read.len()))
         })
     }
+}
+
+/// Takes time in proportion to what is appended, however small the pieces are.
+fn append(input: &mut Bytes, read: &[u8]) {
+    *input = match std::mem::take(input) {
+        empty if empty.is_empty() => Bytes::copy_from_slice(read),
+        kept => {
+            let mut kept = BytesMut::from(kept);
+            kept.extend_from_slice(read);
+            kept.freeze()
+        }
+    };
 }

@@ -103,22 +103,29 @@ impl Chunks {
         let data = take(input, rest);
         let rest = rest - data.len() as u64;
         self.state = if rest == 0 { State::DataCr } else { State::Data(rest) };
-        self.skip_framing(input)?;
+        // Broken framing is an error of the next call: what precedes it has arrived.
+        let _ = self.skip_framing(input);
         Ok(Some(data).filter(|data| !data.is_empty()))
     }
 
-    /// Reads up to the next data.
+    /// Reads up to the next data, or up to the byte that is invalid.
     fn skip_framing(&mut self, input: &mut Bytes) -> Result<(), ConnectionError> {
-        let mut used = 0;
+        let (mut used, mut result) = (0, Ok(()));
         for byte in &input[..] {
             if matches!(self.state, State::Data(_) | State::End) {
                 break;
             }
-            self.state = self.step(*byte)?;
+            match self.step(*byte) {
+                Ok(state) => self.state = state,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
             used += 1;
         }
         consume(input, used);
-        Ok(())
+        result
     }
 
     fn step(&mut self, byte: u8) -> Result<State, ConnectionError> {

@@ -34,9 +34,10 @@ pub fn encode((method, uri): (&Method, &Uri), headers: &HeaderMap, length: Reque
     let mut has_host = false;
     for (name, value) in headers {
         has_host |= *name == HOST;
-        // The length is that of the body. Without one, the caller's word stays.
-        let is_ours =
-            *name == TRANSFER_ENCODING || (*name == CONTENT_LENGTH && length != RequestLength::None);
+        // The length is that of the body. Without one, the caller may say so: with another length, the host would take
+        // the next request of the connection for the body of this one.
+        let is_ours = *name == TRANSFER_ENCODING
+            || (*name == CONTENT_LENGTH && (length != RequestLength::None || value != "0"));
         if !is_ours {
             line(out, name.as_str(), value.as_bytes());
         }
@@ -78,6 +79,15 @@ pub struct ResponseHead {
     pub body: Decoder,
     /// The connection can be used again after the body.
     pub keep_alive: bool,
+}
+
+/// Whether a head may end in the input, or is too long. An empty line ends it. The first `searched` bytes have none: a head
+/// that arrives in many pieces is not parsed again with each of them.
+pub fn may_have_ended(input: &[u8], searched: usize) -> bool {
+    // An empty line may have begun in them.
+    let new = input.get(searched.saturating_sub(2)..).unwrap_or_default();
+    let mut line_ends = memchr::memchr_iter(b'\n', new);
+    line_ends.any(|at| matches!(&new[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..])) || input.len() > MAX_HEAD
 }
 
 /// Takes the head of a response out of what has been read. None: more must be read.
@@ -122,7 +132,8 @@ fn parse_one(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>,
     *response.version_mut() = if is_http11 { Version::HTTP_11 } else { Version::HTTP_10 };
     *response.headers_mut() = headers;
     let body = facts.body(response.status(), method, is_http11)?;
-    let keep_alive = facts.keep_alive && response.status() != StatusCode::SWITCHING_PROTOCOLS;
+    let keep_alive =
+        facts.keep_alive && !facts.is_ambiguous() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
     consume(input, length);
     Ok(Some(ResponseHead { response, body, keep_alive }))
 }
@@ -158,6 +169,11 @@ impl Facts {
             }
         }
         Ok(())
+    }
+
+    /// Two lengths: another program on the way may have read the other one.
+    fn is_ambiguous(&self) -> bool {
+        self.is_chunked.is_some() && self.length.is_some()
     }
 
     fn body(&self, status: StatusCode, method: &Method, is_http11: bool) -> Result<Decoder, ConnectionError> {
@@ -216,6 +232,7 @@ mod tests {
             ("HTTP/1.1 101 Switching Protocols\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", false),
         ] {
             assert_eq!(parsed(text, &Method::GET).0.keep_alive, keeps, "{text}");
         }
@@ -233,6 +250,27 @@ mod tests {
             let mut input = Bytes::copy_from_slice(&whole.as_bytes()[..end]);
             assert!(parse(&mut input, &Method::POST).unwrap().is_none(), "{end}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_however_it_arrives() {
+        for text in
+            ["HTTP/1.1 200 OK\r\na: b\r\n\r\n", "HTTP/1.1 200 OK\na: b\n\n", "HTTP/1.1 200 OK\r\na: b\n\r\n"]
+        {
+            for size in 1..=text.len() {
+                let ends: Vec<usize> = (0..text.len()).step_by(size).chain([text.len()]).collect();
+                let found =
+                    ends.windows(2).filter(|ends| may_have_ended(&text.as_bytes()[..ends[1]], ends[0]));
+                assert_eq!(
+                    found.map(|ends| ends[1]).collect::<Vec<_>>(),
+                    [text.len()],
+                    "{text:?} in pieces of {size}"
+                );
+                let mut input = Bytes::copy_from_slice(text.as_bytes());
+                assert!(parse(&mut input, &Method::GET).unwrap().is_some(), "{text:?}");
+            }
+        }
+        assert!(may_have_ended(&vec![b'x'; MAX_HEAD + 1], MAX_HEAD), "it is too long");
     }
 
     #[test]
@@ -276,7 +314,12 @@ mod tests {
         );
         assert_eq!(
             encoded("http://host?x", RequestLength::None),
-            "POST /?x HTTP/1.1\r\na: b\r\ncontent-length: 99\r\nhost: host\r\n\r\n"
+            "POST /?x HTTP/1.1\r\na: b\r\nhost: host\r\n\r\n",
+            "a length without a body would make a body of the next request"
         );
+        let (mut headers, mut out) = (HeaderMap::new(), Vec::new());
+        headers.insert("content-length", HeaderValue::from_static("0"));
+        encode((&Method::POST, &Uri::from_static("http://host")), &headers, RequestLength::None, &mut out);
+        assert_eq!(out, b"POST / HTTP/1.1\r\ncontent-length: 0\r\nhost: host\r\n\r\n");
     }
 }

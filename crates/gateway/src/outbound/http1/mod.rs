@@ -6,6 +6,8 @@ mod connection;
 mod decoder;
 mod head;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 mod upload;
 
