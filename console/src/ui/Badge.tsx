@@ -16,7 +16,7 @@ const DOT: Record<Tone, string> = { ok: 'bg-ok', warn: 'bg-warn', err: 'bg-err',
 
 export function Badge({ tone = 'muted', children, title }: { tone?: Tone; children: ReactNode; title?: string }) {
   return (
-    <span title={title} className={cx('inline-flex items-center gap-1 rounded-full px-2 text-xs leading-5 font-medium whitespace-nowrap', TONE[tone])}>
+    <span title={title} className={cx('inline-flex items-center gap-1 rounded-full px-2 text-xs leading-5 font-medium whitespace-nowrap inset-ring inset-ring-current/20', TONE[tone])}>
       {children}
     </span>
   )

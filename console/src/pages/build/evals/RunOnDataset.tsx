@@ -90,7 +90,7 @@ export function RunOnDataset({ evalId, datasetId, version, initial, note, compar
       </div>
       <fieldset className="flex flex-col gap-2">
         <legend className="mb-1 text-sm font-medium">What is judged</legend>
-        <Radio name="judged" label="New answers of models" hint="Each input is sent to each model first." checked={withModel} onChange={() => setWithModel(true)} />
+        <Radio name="judged" label="New answers of models" hint="Each input is sent to the models first, and their answers are evaluated." checked={withModel} onChange={() => setWithModel(true)} />
         <Radio name="judged" label="Outputs stored in the dataset" hint="metadata.output of each case, or its expected value." checked={!withModel} onChange={() => setWithModel(false)} />
       </fieldset>
       {withModel && (

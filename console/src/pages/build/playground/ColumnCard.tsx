@@ -136,12 +136,17 @@ function Words({ text, plain }: { text: string; plain: boolean }) {
 
 const WORDS: Record<ColumnResult['state'], string> = { waiting: 'waiting', streaming: 'answering', done: 'finished', failed: 'failed', stopped: 'stopped' }
 
+/** This page measures the first token, the gateway the latency. A page that was busy when the token came would show it after the end. */
+function firstTokenMs(measured: number | null, latency: number): number | null {
+  return measured === null ? null : Math.min(measured, latency)
+}
+
 function Figures({ cell }: { cell: ColumnResult }) {
   const run = cell.run
   const logId = run?.log_id ?? cell.failure?.logId ?? cell.loggedId
   const facts: [string, string][] = run
     ? [
-        ['First token', duration(cell.ttftMs)],
+        ['First token', duration(firstTokenMs(cell.ttftMs, run.latency_ms))],
         ['Latency', duration(run.latency_ms)],
         ['Tokens', run.usage ? `${compact(run.usage.prompt_tokens)} in, ${compact(run.usage.completion_tokens)} out` : '–'],
         ['Cost', run.cost_usd === null ? 'no price' : money(run.cost_usd)],

@@ -72,13 +72,13 @@ export function KeyForm({ apiKey, initialScopes = [], onClose }: { apiKey: Schem
       <details>
         <summary className="cursor-pointer text-sm font-medium">When a limit is reached</summary>
         <div className="mt-2 grid gap-3 sm:grid-cols-3">
-          <Field label="Class" hint="Limits can reserve a share for it." error={save.fields['class']}>
+          <Field label="Class" hint="Limits can reserve a share for a class." error={save.fields['class']}>
             <Input value={className} maxLength={40} placeholder="none" onChange={(event) => setClassName(event.target.value)} />
           </Field>
-          <Field label="Wait, ms" hint="Instead of 429; X-Gateway-Wait overrides it." error={save.fields['wait_ms']}>
+          <Field label="Wait, ms" hint="How long calls wait for a limit. X-Gateway-Wait overrides it." error={save.fields['wait_ms']}>
             <Input type="number" min={0} max={30_000} step={1} value={waitMs} placeholder="0" onChange={(event) => setWaitMs(event.target.value)} />
           </Field>
-          <Field label="Highest priority" hint="Of X-Gateway-Priority, 0 to 9." error={save.fields['max_priority']}>
+          <Field label="Highest priority" hint="The highest X-Gateway-Priority of its calls, 0 to 9." error={save.fields['max_priority']}>
             <Input type="number" min={0} max={9} step={1} value={maxPriority} placeholder="9" onChange={(event) => setMaxPriority(event.target.value)} />
           </Field>
         </div>

@@ -53,7 +53,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
             <Input mono required autoFocus pattern="[a-z0-9\-]{1,32}" title="Lowercase letters, digits and dashes, at most 32" value={draft.name} placeholder="github" onChange={(event) => set({ name: event.target.value })} />
           </Field>
         )}
-        <Field label="URL" hint="The endpoint of the server." error={fields['url']} className={server === null ? 'sm:col-span-2' : 'sm:col-span-3'}>
+        <Field label="URL" hint="The server’s MCP endpoint." error={fields['url']} className={server === null ? 'sm:col-span-2' : 'sm:col-span-3'}>
           <Input mono type="url" required value={draft.url} placeholder="https://mcp.example.com/mcp" onChange={(event) => set({ url: event.target.value })} />
         </Field>
       </div>
@@ -100,7 +100,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
           <Field label="Denied tools" hint="They are never offered." error={fields['deny']}>
             <Input mono value={draft.deny} onChange={(event) => set({ deny: event.target.value })} />
           </Field>
-          <Field label="Prices (USD per call)" hint="One per line, tool: 0.001." error={fields['prices']}>
+          <Field label="Prices (USD per call)" hint="One tool per line, such as search: 0.001." error={fields['prices']}>
             <TextArea mono rows={2} value={draft.prices} onChange={(event) => set({ prices: event.target.value })} />
           </Field>
           <Field label="Further headers" hint={`${server?.has_secrets ? 'What you enter replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={fields['headers']}>
@@ -115,8 +115,8 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
           <Field label="Transport">
             <Select value={draft.transport === 'http' ? 'auto' : draft.transport} onChange={(event) => set({ transport: event.target.value as ServerDraft['transport'] })} options={TRANSPORTS} />
           </Field>
-          <Switch label="Tell the server who calls" hint="A signed token in X-Gateway-Identity." checked={draft.tellsIdentity} onChange={(event) => set({ tellsIdentity: event.target.checked })} />
-          <Field label="Instructions for agents" hint="Replaces the server’s own text." error={fields['instructions']} className="sm:col-span-2">
+          <Switch label="Tell the server who calls" hint="Each call carries a signed token in X-Gateway-Identity." checked={draft.tellsIdentity} onChange={(event) => set({ tellsIdentity: event.target.checked })} />
+          <Field label="Instructions for agents" hint="Replaces the instructions that the server sends." error={fields['instructions']} className="sm:col-span-2">
             <TextArea rows={2} value={draft.instructions} onChange={(event) => set({ instructions: event.target.value })} />
           </Field>
         </div>

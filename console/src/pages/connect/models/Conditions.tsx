@@ -44,7 +44,7 @@ export function Conditions({ path, strategy, targets, problems, onChange }: Cond
           Add condition
         </Button>
       </div>
-      <Field label="Default target" hint="For requests that no condition matches." error={problems[`${path}default`]} className="max-w-md">
+      <Field label="Default target" hint="Used when no condition matches the request." error={problems[`${path}default`]} className="max-w-md">
         <Select value={strategy.default} onChange={(event) => onChange({ ...strategy, default: event.target.value })} options={choices} />
       </Field>
     </div>

@@ -36,7 +36,7 @@ export function ModelEditor({ draft, problems, onChange, readOnly, isNew }: Mode
             </Field>
             <div className="flex flex-wrap gap-x-6 gap-y-2">
               <Switch label="Enabled" hint="Off: calls are refused." checked={draft.enabled} onChange={(event) => set({ enabled: event.target.checked })} />
-              <Switch label="Hidden" hint="Not listed, but can be called." checked={draft.hidden} onChange={(event) => set({ hidden: event.target.checked })} />
+              <Switch label="Hidden" hint="Left out of model lists, but can still be called." checked={draft.hidden} onChange={(event) => set({ hidden: event.target.checked })} />
             </div>
           </div>
         </Section>
@@ -76,7 +76,7 @@ function Limits({ draft, problems, set }: LimitsProps) {
           ))}
         </div>
         <div className="grid gap-3 sm:grid-cols-3">
-          <Field label="Response cache" hint="For calls without X-Gateway-Cache.">
+          <Field label="Response cache" hint="Default for calls that do not send X-Gateway-Cache.">
             <Select value={cache.mode} onChange={(event) => set({ cache: { ...cache, mode: event.target.value as ModelDraft['cache']['mode'] } })} options={[{ value: '', label: 'off' }, { value: 'exact', label: 'exact' }, { value: 'semantic', label: 'semantic' }]} />
           </Field>
           {cache.mode !== '' && (
@@ -91,7 +91,7 @@ function Limits({ draft, problems, set }: LimitsProps) {
           )}
         </div>
         <div className="grid gap-3 sm:grid-cols-3">
-          <Field label="Prompt cache" hint="Uses provider prompt caches, for calls without X-Gateway-Prompt-Cache.">
+          <Field label="Prompt cache" hint="Uses the provider’s prompt cache. Default for calls that do not send X-Gateway-Prompt-Cache.">
             <Select
               value={prompt_cache.mode}
               onChange={(event) => set({ prompt_cache: { ...prompt_cache, mode: event.target.value as ModelDraft['prompt_cache']['mode'] } })}

@@ -102,7 +102,7 @@ function TargetCard({ name, at, mode, target, problems, onChange, actions }: Tar
         {!target.group && <ProviderModel at={at} target={target} problems={problems} set={set} />}
         <div className="grid gap-3 sm:grid-cols-3">
           {mode === 'weighted' && (
-            <Field label="Weight" hint="0: only after the others." error={problems[`${at}weight`]}>
+            <Field label="Weight" hint="A target with weight 0 is used only after the others failed." error={problems[`${at}weight`]}>
               <Input inputMode="numeric" value={target.weight} placeholder="1" onChange={(event) => set({ weight: event.target.value })} />
             </Field>
           )}
@@ -183,10 +183,10 @@ function More({ at, target, problems, set }: PartProps) {
     <details open={isUsed || fields.some((field) => problem(field) !== undefined)}>
       <summary className="text-xs text-muted">Parameters and limits of this target</summary>
       <div className="mt-2 grid gap-3 sm:grid-cols-2">
-        <Field label="Parameters" hint="JSON; always set in the body." error={problem('params')}>
+        <Field label="Parameters" hint="JSON. Always set in the request body." error={problem('params')}>
           <TextArea mono rows={2} value={target.params} placeholder='{"temperature": 0}' onChange={(event) => set({ params: event.target.value })} />
         </Field>
-        <Field label="Defaults" hint="JSON; set unless the caller sets it." error={problem('defaults')}>
+        <Field label="Defaults" hint="JSON. Set in the request body unless the caller sets them." error={problem('defaults')}>
           <TextArea mono rows={2} value={target.defaults} placeholder='{"max_tokens": 1024}' onChange={(event) => set({ defaults: event.target.value })} />
         </Field>
         <Field label="Timeout, ms" error={problem('timeout_ms')}>

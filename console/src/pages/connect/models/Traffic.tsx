@@ -14,7 +14,7 @@ export function Traffic({ model }: { model: Model }) {
   const cost = moneyColumn(usage?.map((target) => target.cost_usd) ?? [])
   const colors = colorsOf(usage?.map((target) => target.name) ?? [])
   return (
-    <Section title="Targets in the chosen range">
+    <Section title="Targets in this time range">
       {!usage ? (
         <Skeleton className="h-16 w-full" />
       ) : (

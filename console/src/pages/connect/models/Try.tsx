@@ -58,7 +58,7 @@ export function Try({ model, isDraft }: { model: Model; isDraft: boolean }) {
           }}
         >
           {isPattern && (
-            <Field label="Name to call" hint="A name that the pattern matches." className="max-w-md">
+            <Field label="Name to call" hint="A model name that matches the pattern." className="max-w-md">
               <Input mono value={name} onChange={(event) => setName(event.target.value)} />
             </Field>
           )}

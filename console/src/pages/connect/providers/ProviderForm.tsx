@@ -72,7 +72,7 @@ export function ProviderForm({ offer, kinds, onClose, onSaved }: Props) {
           <Field label="Name" hint="The value for X-Gateway-Provider." error={save.fields['name']}>
             <Input mono required autoFocus value={name} placeholder="our-models" onChange={(event) => setName(event.target.value)} />
           </Field>
-          <Field label="API format" hint="Request format and authentication." error={save.fields['kind']}>
+          <Field label="API format" hint="The request format and authentication the provider expects." error={save.fields['kind']}>
             <Select value={kind} onChange={(event) => setKind(event.target.value)} options={kinds} />
           </Field>
         </div>

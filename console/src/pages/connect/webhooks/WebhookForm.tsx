@@ -34,7 +34,7 @@ export function WebhookForm({ webhook, onClose }: { webhook: Schemas['Webhook'] 
       blocked={some && events.length === 0 && 'Choose at least one event'}
       fields={['url']}
     >
-      <Field label="Address" hint="Must respond with 2xx within 15 seconds." error={save.fields['url']}>
+      <Field label="Address" hint="It must respond with a 2xx status within 15 seconds." error={save.fields['url']}>
         <Input mono type="url" required autoFocus value={url} placeholder="https://example.com/hooks/gateway" onChange={(event) => setUrl(event.target.value)} />
       </Field>
       <Field label="Format">

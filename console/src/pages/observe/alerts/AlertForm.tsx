@@ -74,7 +74,7 @@ export function AlertForm({ alert, query: initialQuery, onClose }: AlertFormProp
         <Field label="Over the last" error={save.fields['window_minutes']}>
           <Select value={String(minutes)} onChange={(event) => setMinutes(Number(event.target.value))} options={[...new Set([...WINDOWS, minutes])].sort((a, b) => a - b).map((one) => ({ value: String(one), label: windowText(one) }))} />
         </Field>
-        <Field label="At least (requests)" hint="With fewer it does not fire." error={save.fields['min_requests']}>
+        <Field label="At least (requests)" hint="The alert does not fire with fewer requests." error={save.fields['min_requests']}>
           <Input type="number" min={1} step={1} value={least} onChange={(event) => setLeast(event.target.value)} />
         </Field>
       </div>

@@ -89,7 +89,7 @@ function ReceiverForm({ webhooks, onClose }: { webhooks: readonly Webhook[]; onC
   })
   if (secret !== null) return <SecretShown title="Receiver added" secret={secret} onClose={onClose} />
   return (
-    <FormDialog onClose={onClose} title="Add receiver" description="It is notified when any alert fires and when it is resolved." action={add} submit="Add receiver" fields={['url']}>
+    <FormDialog onClose={onClose} title="Add receiver" description="The receiver is notified when an alert fires and when it is resolved." action={add} submit="Add receiver" fields={['url']}>
       <Field label="Format">
         <Select value={format} onChange={(event) => setFormat(event.target.value as Format)} options={WEBHOOK_FORMATS} />
       </Field>

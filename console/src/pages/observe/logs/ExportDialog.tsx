@@ -108,7 +108,7 @@ function ExportAll({ query, format, onFormat, onClose }: { query: RowQuery; form
       }
     >
       <FormatField format={format} onFormat={onFormat} disabled={progress !== null} />
-      <Checkbox checked={withBodies} disabled={progress !== null} onChange={(event) => setWithBodies(event.target.checked)} label="With request and response bodies" hint="The file becomes many times larger." />
+      <Checkbox checked={withBodies} disabled={progress !== null} onChange={(event) => setWithBodies(event.target.checked)} label="With request and response bodies" hint="Makes the file many times larger." />
       {!hasSavePicker() && <p className="text-xs text-muted">This browser keeps the file in memory until it is complete: at most {bytes(MAX_MEMORY_BYTES)}.</p>}
       {progress && <Running progress={progress} total={total} />}
       <ErrorLine error={error} />

@@ -43,7 +43,7 @@ export function SelectionBar({ rows, ids: choice, isAllLoaded, query, onExport, 
         {all ? matchingText : plural(rows.length, 'row')} selected
       </span>
       {(isAllLoaded || all) && (
-        <Button size="sm" aria-pressed={all} onClick={() => setAllOf(all ? null : choice)} title="Also those that are not loaded">
+        <Button size="sm" aria-pressed={all} onClick={() => setAllOf(all ? null : choice)} title="Includes rows that are not loaded yet">
           {all ? `Only the ${integer(rows.length)} chosen` : `Select ${matchingText}`}
         </Button>
       )}

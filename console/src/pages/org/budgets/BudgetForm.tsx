@@ -64,7 +64,7 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
           <Select autoFocus={user === undefined} value={scope} onChange={(event) => setScope(event.target.value as Schemas['BudgetScope'])} options={SCOPES} />
         </Field>
         {scope === 'user' ? (
-          <Field label="Which" hint="As X-Gateway-User names them." error={save.fields['scope_id']}>
+          <Field label="Which" hint="The value that requests send in X-Gateway-User." error={save.fields['scope_id']}>
             <Input value={userName} maxLength={256} placeholder="each user" onChange={(event) => setUserName(event.target.value)} />
           </Field>
         ) : (
@@ -77,15 +77,15 @@ export function BudgetForm({ budget, names, user, onClose }: Props) {
         </Field>
       </div>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label="Soft limit, USD" hint="Reaching it sends budget.warning." error={save.fields['soft_limit_usd']}>
+        <Field label="Soft limit, USD" hint="When it is reached, webhooks receive budget.warning." error={save.fields['soft_limit_usd']}>
           <Input type="number" min={0} step="any" value={soft} placeholder="none" onChange={(event) => setSoft(event.target.value)} />
         </Field>
-        <Field label="Hard limit, USD" hint="Reaching it blocks further requests." error={save.fields['hard_limit_usd']}>
+        <Field label="Hard limit, USD" hint="When it is reached, further requests are refused." error={save.fields['hard_limit_usd']}>
           <Input type="number" min={0} step="any" autoFocus={user !== undefined} value={hard} placeholder="none" onChange={(event) => setHard(event.target.value)} />
         </Field>
       </div>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label="Calls without a price" hint="Models without a price; images, audio, batches." error={save.fields['unpriced']}>
+        <Field label="Calls without a price" hint="Models whose price is not known, and images, audio and batches." error={save.fields['unpriced']}>
           <Select value={unpriced} onChange={(event) => setUnpriced(event.target.value as Schemas['UnpricedCalls'])} options={UNPRICED} />
         </Field>
         {unpriced === 'flat' && (

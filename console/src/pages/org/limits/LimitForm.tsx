@@ -108,7 +108,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
       fields={['name', 'scope', 'scope_id', 'models', 'per', 'window', 'reserve', 'missing', ...UNITS]}
     >
       <div className="grid gap-3 sm:grid-cols-3">
-        <Field label="Name" hint="Headers and errors show it." error={save.fields['name']}>
+        <Field label="Name" hint="Shown in response headers and errors." error={save.fields['name']}>
           <Input required autoFocus pattern="[a-z0-9\-]{1,40}" title="Lowercase letters, digits and dashes, at most 40" value={name} placeholder="team-tokens" onChange={(event) => setName(event.target.value)} />
         </Field>
         <Field label="For" error={save.fields['scope']}>
@@ -147,7 +147,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
         </Field>
       </fieldset>
       <div className="grid gap-3 sm:grid-cols-3">
-        <Field label="Models" hint="Names with *, separated by commas. They share the limit." error={save.fields['models']}>
+        <Field label="Models" hint="Names or patterns such as gpt-4o*, separated by commas. Together they share the limit." error={save.fields['models']}>
           <Input value={models} placeholder="every model" onChange={(event) => setModels(event.target.value)} />
         </Field>
         <Field label="Class with a reserved share" hint="Keys may have a class." error={save.fields['reserve']}>
