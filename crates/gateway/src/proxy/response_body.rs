@@ -243,7 +243,10 @@ impl Body for MeteredBody {
                     continue;
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    ("provider_error", format!("the provider's response ended early: {error}").into(), true)
+                    // The provider may have sent its head before it had read the body of the caller.
+                    let is_targets_fault = !matches!(error, ConnectionError::RequestBody(_));
+                    let message = format!("the provider's response ended early: {error}");
+                    ("provider_error", message.into(), is_targets_fault)
                 }
                 Poll::Pending => match this.poll_timeout(context) {
                     None => return Poll::Pending,

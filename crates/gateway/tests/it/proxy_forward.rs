@@ -96,6 +96,19 @@ async fn paths_and_queries_are_sent_as_they_came() {
 }
 
 #[tokio::test]
+async fn a_length_beside_chunks_is_not_forwarded() {
+    let proxy = ProxyFixture::start().await;
+    for cost in ["false", "true"] {
+        let reply = Reply::new(200).header("content-type", "application/json").header("content-length", "2");
+        proxy.upstream.push(reply.chunked().body("{}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
+        let call = proxy.chat(&json!({"model": "m"})).header("x-gateway-cost", cost);
+        let answer = call.send().await;
+        assert_eq!(answer.text(), "{}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "{cost}");
+        assert_ne!(answer.header("content-length"), Some("2"), "{cost}");
+    }
+}
+
+#[tokio::test]
 async fn chunked_requests_arrive_whole() {
     let proxy = ProxyFixture::start().await;
     proxy.upstream.set_default_reply(Reply::json(200, "{}"));

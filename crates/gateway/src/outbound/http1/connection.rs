@@ -11,11 +11,11 @@ use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::coop::has_budget_remaining;
+use tokio::task::coop::unconstrained;
 
 use super::ConnectionError;
 use super::decoder::Decoder;
-use super::head::{may_have_ended, parse};
+use super::head::HeadSearch;
 use super::upload::Upload;
 use crate::outbound::body::OutboundBody;
 use crate::outbound::connector::Io;
@@ -83,8 +83,7 @@ pub struct Connection {
     method: Method,
     /// What has been read and not decoded yet.
     input: Bytes,
-    /// How much of it has no end of a head.
-    searched: usize,
+    head_search: HeadSearch,
     body: Decoder,
     /// It can be used again after the response.
     keep_alive: bool,
@@ -98,7 +97,7 @@ impl Connection {
             upload_error: None,
             method: Method::GET,
             input: Bytes::new(),
-            searched: 0,
+            head_search: HeadSearch::default(),
             body: Decoder::NONE,
             keep_alive: true,
         }
@@ -110,20 +109,17 @@ impl Connection {
         // Until the whole response has been read.
         self.keep_alive = false;
         self.upload = Upload::new(request);
-        self.searched = 0;
+        self.head_search = HeadSearch::default();
         std::future::poll_fn(|context| self.poll_head(context)).await
     }
 
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, ConnectionError>> {
         self.poll_upload(context)?;
         loop {
-            if may_have_ended(&self.input, self.searched)
-                && let Some(head) = parse(&mut self.input, &self.method)?
-            {
+            if let Some(head) = self.head_search.find(&mut self.input, &self.method)? {
                 (self.body, self.keep_alive) = (head.body, head.keep_alive);
                 return Poll::Ready(Ok(head.response));
             }
-            self.searched = self.input.len();
             match self.poll_read(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
@@ -186,10 +182,9 @@ impl Connection {
         let is_free =
             self.keep_alive && self.body.is_done() && self.upload.is_done() && self.input.is_empty();
         // Whatever arrives now is the end of the connection, or belongs to no response. A task whose budget is used up
-        // is told nothing of what has arrived.
-        is_free
-            && has_budget_remaining()
-            && self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
+        // would see every connection as idle, also those that are closed.
+        let read = std::pin::pin!(unconstrained(std::future::poll_fn(|context| self.poll_read(context))));
+        is_free && read.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
     /// Reads more. Returns how much: nothing at the end of the connection.
@@ -205,7 +200,7 @@ impl Connection {
 }
 
 /// Takes time in proportion to what is appended, however small the pieces are.
-fn append(input: &mut Bytes, read: &[u8]) {
+pub(super) fn append(input: &mut Bytes, read: &[u8]) {
     *input = match std::mem::take(input) {
         empty if empty.is_empty() => Bytes::copy_from_slice(read),
         kept => {

@@ -1,11 +1,14 @@
 //! The end of a response body: by its length, by chunks, or by the end of the connection.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::{ConnectionError, consume};
 
 /// The bytes of all chunk extensions, and those of the trailers.
 const MAX_IGNORED: usize = 16 << 10;
+/// Chunks that have arrived together are joined to pieces of at least this size. Whoever forwards a piece keeps some
+/// hundred bytes for it, however small it is.
+const MIN_PIECE: usize = 4 << 10;
 
 /// Finds the data in what has been read of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +42,7 @@ enum State {
     /// At the start of a line of trailers.
     Trailers,
     Trailer,
+    TrailerLf,
     EndLf,
     End,
 }
@@ -99,13 +103,31 @@ impl Decoder {
 impl Chunks {
     fn decode(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, ConnectionError> {
         self.skip_framing(input)?;
-        let State::Data(rest) = self.state else { return Ok(None) };
+        let mut data = self.take_data(input);
+        if data.len() < MIN_PIECE && self.has_data(input) {
+            let mut joined = BytesMut::with_capacity(MIN_PIECE);
+            joined.extend_from_slice(&data);
+            while joined.len() < MIN_PIECE && self.has_data(input) {
+                joined.extend_from_slice(&self.take_data(input));
+            }
+            data = joined.freeze();
+        }
+        Ok(Some(data).filter(|data| !data.is_empty()))
+    }
+
+    fn has_data(&self, input: &Bytes) -> bool {
+        matches!(self.state, State::Data(_)) && !input.is_empty()
+    }
+
+    /// Takes what has been read of the current chunk, and reads up to the next one.
+    fn take_data(&mut self, input: &mut Bytes) -> Bytes {
+        let State::Data(rest) = self.state else { return Bytes::new() };
         let data = take(input, rest);
         let rest = rest - data.len() as u64;
         self.state = if rest == 0 { State::DataCr } else { State::Data(rest) };
         // Broken framing is an error of the next call: what precedes it has arrived.
         let _ = self.skip_framing(input);
-        Ok(Some(data).filter(|data| !data.is_empty()))
+        data
     }
 
     /// Reads up to the next data, or up to the byte that is invalid.
@@ -149,16 +171,20 @@ impl Chunks {
                 self.ignore()?;
                 State::Extension(size)
             }
-            (State::SizeLf(0) | State::Trailer, b'\n') => State::Trailers,
+            (State::SizeLf(0) | State::TrailerLf, b'\n') => State::Trailers,
             (State::SizeLf(size), b'\n') => State::Data(size),
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => State::default(),
             (State::Trailers, b'\r') => State::EndLf,
             (State::EndLf, b'\n') => State::End,
+            (State::Trailer, b'\r') => State::TrailerLf,
             // Trailers belong to the connection, and nobody reads them.
-            (State::Trailers | State::Trailer, _) => {
+            (State::Trailers | State::Trailer, byte) if byte != b'\n' => {
                 self.ignore()?;
                 State::Trailer
+            }
+            (State::Trailers | State::Trailer | State::TrailerLf, _) => {
+                return Err(ConnectionError::Invalid("a trailer has no end"));
             }
             (State::DataCr | State::DataLf | State::EndLf, _) => {
                 return Err(ConnectionError::Invalid("a chunk has no end"));
@@ -220,6 +246,23 @@ mod tests {
     }
 
     #[test]
+    fn small_chunks_that_arrive_together_are_one_piece() {
+        let body: Vec<u8> = (0..10_000).flat_map(|_| *b"1\r\nx\r\n").chain(*b"0\r\n\r\n").collect();
+        let (mut decoder, mut input, mut lengths) = (Decoder::chunked(), Bytes::from(body), Vec::new());
+        while let Some(data) = decoder.decode(&mut input).unwrap() {
+            lengths.push(data.len());
+        }
+        assert_eq!(lengths, [MIN_PIECE, MIN_PIECE, 10_000 - 2 * MIN_PIECE]);
+        assert!(decoder.is_done() && input.is_empty());
+        // A large chunk is not copied.
+        let large = Bytes::from([&b"2000\r\n"[..], &[b'x'; 0x2000], b"\r\n1\r\ny\r\n0\r\n\r\n"].concat());
+        let (mut decoder, mut input) = (Decoder::chunked(), large.clone());
+        let data = decoder.decode(&mut input).unwrap().unwrap();
+        assert!(std::ptr::eq(data.as_ptr(), large[6..].as_ptr()) && data.len() == 0x2000);
+        assert_eq!(decoder.decode(&mut input).unwrap().as_deref(), Some(&b"y"[..]));
+    }
+
+    #[test]
     fn a_body_with_a_length_ends_there() {
         let mut decoder = Decoder::Length(5);
         assert_eq!(decoder.rest(), Some(5));
@@ -249,6 +292,9 @@ mod tests {
             b"1\r\nabc",
             b"1\r\na\rb",
             b"0\r\n\rx",
+            b"0\r\na: b\n\r\n",
+            b"0\r\n\n",
+            b"0\r\na: b\rc\r\n",
         ] {
             assert!(decode(&mut Decoder::chunked(), body, 1).is_err(), "{}", body.escape_ascii());
         }

@@ -13,9 +13,10 @@ use super::{ConnectionError, consume};
 /// More headers make a response invalid.
 const MAX_HEADERS: usize = 100;
 /// A longer head makes a response invalid.
-pub const MAX_HEAD: usize = 64 << 10;
+const MAX_HEAD: usize = 64 << 10;
+const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// How the end of a request body is told.
+/// How the end of a request body is announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestLength {
     /// There is no body.
@@ -81,33 +82,85 @@ pub struct ResponseHead {
     pub keep_alive: bool,
 }
 
-/// Whether a head may end in the input, or is too long. An empty line ends it. The first `searched` bytes have none: a head
-/// that arrives in many pieces is not parsed again with each of them.
-pub fn may_have_ended(input: &[u8], searched: usize) -> bool {
-    // An empty line may have begun in them.
-    let new = input.get(searched.saturating_sub(2)..).unwrap_or_default();
-    let mut line_ends = memchr::memchr_iter(b'\n', new);
-    line_ends.any(|at| matches!(&new[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..])) || input.len() > MAX_HEAD
+/// The search for the head of a response in what has been read, which grows from one call to the next.
+#[derive(Debug, Default)]
+pub struct HeadSearch {
+    /// How much of the input has no end of a head: a head that arrives in many pieces is not parsed again with each.
+    searched: usize,
+    /// The bytes of empty lines and of interim responses before the head.
+    skipped: usize,
 }
 
-/// Takes the head of a response out of what has been read. None: more must be read.
-pub fn parse(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>, ConnectionError> {
-    loop {
-        let Some(head) = parse_one(input, method)? else { return Ok(None) };
-        // `100 Continue` and the like precede the response. After a change of protocols nothing of HTTP follows.
-        let is_preliminary = head.response.status().is_informational()
-            && head.response.status() != StatusCode::SWITCHING_PROTOCOLS;
-        if !is_preliminary {
-            return Ok(Some(head));
+impl HeadSearch {
+    /// Takes the head of the response out of what has been read. None: more must be read.
+    pub fn find(
+        &mut self,
+        input: &mut Bytes,
+        method: &Method,
+    ) -> Result<Option<ResponseHead>, ConnectionError> {
+        loop {
+            self.skip_empty_lines(input)?;
+            let length = input.len();
+            let head = if self.may_have_ended(input) { parse(input, method)? } else { None };
+            let Some(head) = head else {
+                self.searched = length;
+                return Ok(None);
+            };
+            self.searched = 0;
+            match head.response.status() {
+                StatusCode::SWITCHING_PROTOCOLS => {
+                    let reason = "the response switches the protocol, which was not asked for";
+                    return Err(ConnectionError::Invalid(reason));
+                }
+                // `100 Continue` and the like precede the response.
+                status if status.is_informational() => self.skip(length - input.len())?,
+                _ => return Ok(Some(head)),
+            }
         }
     }
+
+    /// Whether a head may end in the input, or cannot become one. An empty line ends it.
+    fn may_have_ended(&self, input: &[u8]) -> bool {
+        // An empty line may have begun in what was searched.
+        let new = input.get(self.searched.saturating_sub(2)..).unwrap_or_default();
+        let mut line_ends = memchr::memchr_iter(b'\n', new);
+        line_ends.any(|at| matches!(&new[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
+            || input.len() > MAX_HEAD
+            || !begins_as_response(input)
+    }
+
+    /// Some hosts send empty lines before the response.
+    fn skip_empty_lines(&mut self, input: &mut Bytes) -> Result<(), ConnectionError> {
+        let mut rest = &input[..];
+        while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
+            rest = after;
+        }
+        let skipped = input.len() - rest.len();
+        if skipped > 0 {
+            consume(input, skipped);
+            self.searched = 0;
+            self.skip(skipped)?;
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+        self.skipped += bytes;
+        if self.skipped > MAX_HEAD {
+            return Err(ConnectionError::Invalid("too much precedes the response"));
+        }
+        Ok(())
+    }
 }
 
-fn parse_one(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>, ConnectionError> {
+/// A host that speaks another protocol mostly sends a line, and waits.
+fn begins_as_response(input: &[u8]) -> bool {
+    let compared = input.len().min(PROTOCOL.len());
+    input[..compared] == PROTOCOL[..compared] || input == b"\r"
+}
+
+fn parse(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>, ConnectionError> {
     const INVALID: ConnectionError = ConnectionError::Invalid("the head of the response is invalid");
-    if input.is_empty() {
-        return Ok(None);
-    }
     let bytes = input.clone();
     let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Response::new(&mut []);
@@ -119,28 +172,31 @@ fn parse_one(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>,
         Err(_) => return Err(INVALID),
     };
     let is_http11 = parsed.version == Some(1);
-    let mut facts = Facts { keep_alive: is_http11, ..Facts::default() };
+    let mut framing = Framing { keep_alive: is_http11, ..Framing::default() };
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for line in &*parsed.headers {
         let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| INVALID)?;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value)).map_err(|_| INVALID)?;
-        facts.note(&name, &value)?;
+        framing.read_header(&name, &value)?;
         headers.append(name, value);
+    }
+    // The chunks count (RFC 9112, section 6.3). Whoever forwards the response would promise another length.
+    if framing.is_chunked.is_some() {
+        headers.remove(CONTENT_LENGTH);
     }
     let mut response = Response::new(());
     *response.status_mut() = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(INVALID)?;
     *response.version_mut() = if is_http11 { Version::HTTP_11 } else { Version::HTTP_10 };
     *response.headers_mut() = headers;
-    let body = facts.body(response.status(), method, is_http11)?;
-    let keep_alive =
-        facts.keep_alive && !facts.is_ambiguous() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
+    let body = framing.body(response.status(), method, is_http11)?;
+    let keep_alive = framing.keep_alive && !framing.is_ambiguous();
     consume(input, length);
     Ok(Some(ResponseHead { response, body, keep_alive }))
 }
 
 /// What headers say about the message.
 #[derive(Default)]
-struct Facts {
+struct Framing {
     keep_alive: bool,
     says_close: bool,
     length: Option<u64>,
@@ -148,8 +204,8 @@ struct Facts {
     is_chunked: Option<bool>,
 }
 
-impl Facts {
-    fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), ConnectionError> {
+impl Framing {
+    fn read_header(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), ConnectionError> {
         let tokens = || value.to_str().unwrap_or_default().split(',').map(str::trim);
         if *name == CONNECTION {
             self.says_close |= tokens().any(|token| token.eq_ignore_ascii_case("close"));
@@ -198,7 +254,7 @@ mod tests {
 
     fn parsed(text: &str, method: &Method) -> (ResponseHead, Bytes) {
         let mut input = Bytes::copy_from_slice(text.as_bytes());
-        let head = parse(&mut input, method).unwrap().unwrap();
+        let head = HeadSearch::default().find(&mut input, method).unwrap().unwrap();
         (head, input)
     }
 
@@ -215,7 +271,7 @@ mod tests {
         ] {
             assert_eq!(length(headers), body, "{headers}");
         }
-        for start in ["204 No Content", "304 Not Modified", "101 Switching Protocols"] {
+        for start in ["204 No Content", "304 Not Modified"] {
             let text = format!("HTTP/1.1 {start}\r\ncontent-length: 5\r\n\r\n");
             assert_eq!(parsed(&text, &Method::GET).0.body, Decoder::NONE, "{start}");
         }
@@ -229,7 +285,6 @@ mod tests {
             ("HTTP/1.1 200 OK\r\n\r\n", true),
             ("HTTP/1.1 200 OK\r\nConnection: x, Close\r\n\r\n", false),
             ("HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n", false),
-            ("HTTP/1.1 101 Switching Protocols\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n", true),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", false),
@@ -248,29 +303,68 @@ mod tests {
         let whole = text.strip_suffix("rest").unwrap();
         for end in 0..whole.len() {
             let mut input = Bytes::copy_from_slice(&whole.as_bytes()[..end]);
-            assert!(parse(&mut input, &Method::POST).unwrap().is_none(), "{end}");
+            assert!(HeadSearch::default().find(&mut input, &Method::POST).unwrap().is_none(), "{end}");
         }
     }
 
     #[test]
     fn the_end_of_a_head_is_found_however_it_arrives() {
-        for text in
-            ["HTTP/1.1 200 OK\r\na: b\r\n\r\n", "HTTP/1.1 200 OK\na: b\n\n", "HTTP/1.1 200 OK\r\na: b\n\r\n"]
-        {
+        for text in [
+            "HTTP/1.1 200 OK\r\na: b\r\n\r\n",
+            "HTTP/1.1 200 OK\na: b\n\n",
+            "HTTP/1.1 200 OK\r\na: b\n\r\n",
+            "\r\n\n\r\nHTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\na: b\r\n\r\n",
+        ] {
             for size in 1..=text.len() {
-                let ends: Vec<usize> = (0..text.len()).step_by(size).chain([text.len()]).collect();
-                let found =
-                    ends.windows(2).filter(|ends| may_have_ended(&text.as_bytes()[..ends[1]], ends[0]));
-                assert_eq!(
-                    found.map(|ends| ends[1]).collect::<Vec<_>>(),
-                    [text.len()],
-                    "{text:?} in pieces of {size}"
-                );
-                let mut input = Bytes::copy_from_slice(text.as_bytes());
-                assert!(parse(&mut input, &Method::GET).unwrap().is_some(), "{text:?}");
+                let (mut search, mut input) = (HeadSearch::default(), Bytes::new());
+                let mut found = Vec::new();
+                for (index, piece) in text.as_bytes().chunks(size).enumerate() {
+                    input = [&input[..], piece].concat().into();
+                    if let Some(head) = search.find(&mut input, &Method::GET).unwrap() {
+                        found.push((index, head.response.status().as_u16()));
+                    }
+                }
+                assert_eq!(found, [(text.len().div_ceil(size) - 1, 200)], "{text:?} in pieces of {size}");
             }
         }
-        assert!(may_have_ended(&vec![b'x'; MAX_HEAD + 1], MAX_HEAD), "it is too long");
+    }
+
+    #[test]
+    fn a_length_beside_chunks_is_not_passed_on() {
+        let (head, _) = parsed(
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+            &Method::GET,
+        );
+        assert!(!head.response.headers().contains_key(CONTENT_LENGTH));
+        assert_eq!(head.body, Decoder::chunked());
+    }
+
+    #[test]
+    fn what_is_no_response_is_an_error_at_once() {
+        for text in ["220 mail ESMTP\r\n", "SSH-2.0-x", "H\r", "\r\nx", "\rHTTP/1.1", "HTTP/2"] {
+            let mut input = Bytes::copy_from_slice(text.as_bytes());
+            assert!(HeadSearch::default().find(&mut input, &Method::GET).is_err(), "{text:?}");
+        }
+        for text in ["", "\r", "\r\n", "H", "HTTP/1.", "HTTP/1.1 200 OK\r\n"] {
+            let mut input = Bytes::copy_from_slice(text.as_bytes());
+            assert!(HeadSearch::default().find(&mut input, &Method::GET).unwrap().is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_precedes_the_response_is_bounded() {
+        for piece in ["\r\n", "HTTP/1.1 102 Processing\r\n\r\n"] {
+            let (mut search, mut sent) = (HeadSearch::default(), 0);
+            let refused = loop {
+                let mut input = Bytes::copy_from_slice(piece.as_bytes());
+                sent += input.len();
+                match search.find(&mut input, &Method::GET) {
+                    Ok(head) => assert!(head.is_none() && input.is_empty() && sent <= MAX_HEAD),
+                    Err(error) => break error,
+                }
+            };
+            assert!(sent > MAX_HEAD, "{refused}");
+        }
     }
 
     #[test]
@@ -285,11 +379,12 @@ mod tests {
             "HTTP/1.1 200 OK\r\ncontent-length:\r\n\r\n",
             "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\na b: c\r\n\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",
             &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
             &long,
         ] {
             let mut input = Bytes::copy_from_slice(text.as_bytes());
-            assert!(parse(&mut input, &Method::GET).is_err(), "{text:.60}");
+            assert!(HeadSearch::default().find(&mut input, &Method::GET).is_err(), "{text:.60}");
         }
     }
 

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-use super::head::{may_have_ended, parse};
-use super::*;
+use super::connection::append;
+use super::head::HeadSearch;
 
 const HEADS: [&str; 8] = [
     "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n",
@@ -77,33 +77,29 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 /// Reads a response that arrives in pieces of some size, and then the end of the connection.
 fn read(bytes: &[u8], size: usize) -> Option<Seen> {
     let mut pieces = bytes.chunks(size);
-    let (mut input, mut searched) = (BytesMut::new(), 0);
-    let (mut head, mut rest) = loop {
-        if may_have_ended(&input, searched) {
-            let mut read = input.clone().freeze();
-            if let Some(head) = parse(&mut read, &http::Method::GET).ok()? {
-                break (head, read);
-            }
+    let (mut input, mut search) = (Bytes::new(), HeadSearch::default());
+    let mut head = loop {
+        if let Some(head) = search.find(&mut input, &http::Method::GET).ok()? {
+            break head;
         }
-        searched = input.len();
-        input.extend_from_slice(pieces.next()?);
+        append(&mut input, pieces.next()?);
     };
     let (status, mut data) = (head.response.status().as_u16(), Vec::new());
     let seen = |data, is_whole| Some(Seen { status, data, is_whole });
     loop {
-        match head.body.decode(&mut rest) {
+        match head.body.decode(&mut input) {
             Err(_) => return seen(data, false),
             Ok(Some(found)) => data.extend_from_slice(&found),
             Ok(None) if head.body.is_done() => return seen(data, true),
             Ok(None) => match pieces.next() {
-                Some(piece) => rest = [&rest[..], piece].concat().into(),
+                Some(piece) => append(&mut input, piece),
                 None => return seen(data, head.body.close().is_ok()),
             },
         }
     }
 }
 
-/// Plays the host: reads the head of the request and sends the response.
+/// Is the host: reads the head of the request and sends the response.
 async fn respond(mut host: DuplexStream, response: Vec<u8>) {
     let mut request = [0; 1 << 10];
     let _ = host.read(&mut request).await;

@@ -1,17 +1,19 @@
-//! Tests: what is sent and read on one connection, whose other end the test plays.
+//! Tests: what is sent and read on one connection. The test is the host.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::coop::has_budget_remaining;
 
 use super::connection::{Connection, Stream};
 use super::*;
 use crate::outbound::body::OutboundBody;
 
-/// A connection, and the host's end of it, which the test plays.
+/// A connection, and the host's end of it.
 async fn connected() -> (Connection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -79,6 +81,34 @@ async fn a_connection_with_other_bytes_or_without_a_host_is_not_used_again() {
     drop(host);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!connection.is_idle(), "the host has closed it");
+}
+
+#[tokio::test]
+async fn a_task_without_budget_knows_which_connections_are_closed() {
+    let ((mut open, _host), (mut closed, host)) = (connected().await, connected().await);
+    drop(host);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    while has_budget_remaining() {
+        let _ = tokio::task::consume_budget().now_or_never();
+    }
+    assert!(open.is_idle() && !closed.is_idle());
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_leaves_a_connection_that_is_not_used_again() {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe";
+    // Before the request is written, before there is a head, and within the body.
+    let (mut connection, _host) = connected().await;
+    drop(connection.send(request("hi")));
+    assert!(connection.is_idle(), "nothing has been sent");
+    let (mut connection, _host) = connected().await;
+    assert!(connection.send(request("hi")).now_or_never().is_none());
+    assert!(!connection.is_idle());
+    let (mut connection, mut host) = connected().await;
+    send(&mut connection, &mut host, head).await.unwrap();
+    let data = std::future::poll_fn(|context| connection.poll_data(context)).await;
+    assert_eq!(data.unwrap().unwrap(), "he");
+    assert!(!connection.is_idle());
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use http_body::Body as _;
 use super::connection::Stream;
 use super::head::{RequestLength, encode};
 use super::{ConnectionError, consume};
-use crate::outbound::body::OutboundBody;
+use crate::outbound::body::{OutboundBody, RequestBodyError};
+use crate::problem::Problem;
 
 const CHUNK_END: &[u8] = b"\r\n";
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -24,7 +25,7 @@ pub(super) struct Upload {
     data: Bytes,
     /// What ends a chunk.
     after: &'static [u8],
-    /// None once all of it is here.
+    /// None once all of it has been taken.
     body: Option<OutboundBody>,
     length: RequestLength,
     needs_flush: bool,
@@ -47,7 +48,7 @@ impl Upload {
         let length = match body.size_hint().exact() {
             _ if body.is_end_stream() => RequestLength::None,
             Some(length) => RequestLength::Known(length),
-            // Without a word of the caller these have no body.
+            // These have no body unless its length is known.
             None if matches!(head.method, Method::GET | Method::HEAD | Method::CONNECT) => {
                 RequestLength::None
             }
@@ -135,10 +136,14 @@ impl Upload {
                 }
                 RequestLength::Known(rest) => {
                     let left = rest.checked_sub(data.len() as u64);
-                    *rest =
-                        left.ok_or(ConnectionError::Invalid("the request body is longer than its length"))?;
+                    let Some(left) = left else {
+                        let problem = Problem::bad_request("the request body is longer than its length");
+                        return Err(ConnectionError::RequestBody(RequestBodyError(problem).into()));
+                    };
+                    *rest = left;
                     if is_last && *rest > 0 {
-                        return Err(ConnectionError::Invalid("the request body is shorter than its length"));
+                        let problem = Problem::incomplete_body();
+                        return Err(ConnectionError::RequestBody(RequestBodyError(problem).into()));
                     }
                 }
                 RequestLength::None => {}
