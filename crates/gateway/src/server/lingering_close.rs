@@ -16,7 +16,7 @@ use crate::connections::ConnectionState;
 
 /// How long a client may go on sending.
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// How much of it is read: the rest of the largest accepted body, and as much again.
+/// How much of it is read: twice the largest body that is accepted by default.
 const MAX_BYTES: usize = 64 << 20;
 const PIECE: usize = 16 << 10;
 

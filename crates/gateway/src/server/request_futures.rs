@@ -26,12 +26,12 @@ pub struct RequestFutures {
 /// A future that never ends.
 struct RequestFuture {
     future: Pin<Box<dyn Future<Output = Infallible> + Send>>,
-    exchange: Arc<Exchange>,
+    handover: Arc<Handover>,
 }
 
 /// What goes into such a future and what comes out of it.
 #[derive(Default)]
-struct Exchange {
+struct Handover {
     received: Mutex<Option<Received>>,
     response: Mutex<Option<Response>>,
 }
@@ -59,7 +59,7 @@ impl RequestFutures {
         let future = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let future = future.unwrap_or_else(RequestFuture::new);
         let received = Received { dispatcher: Arc::clone(dispatcher), peer, request };
-        *future.exchange.received.lock().unwrap_or_else(PoisonError::into_inner) = Some(received);
+        *future.handover.received.lock().unwrap_or_else(PoisonError::into_inner) = Some(received);
         Handling { future: Some(future), futures: Arc::clone(self) }
     }
 
@@ -73,14 +73,14 @@ impl RequestFutures {
 
 impl RequestFuture {
     fn new() -> Self {
-        let exchange = Arc::<Exchange>::default();
-        Self { future: Box::pin(handle_all(Arc::clone(&exchange))), exchange }
+        let handover = Arc::<Handover>::default();
+        Self { future: Box::pin(handle_all(Arc::clone(&handover))), handover }
     }
 }
 
-async fn handle_all(exchange: Arc<Exchange>) -> Infallible {
+async fn handle_all(handover: Arc<Handover>) -> Infallible {
     loop {
-        let next = |_: &mut Context<'_>| match exchange.take_received() {
+        let next = |_: &mut Context<'_>| match handover.take_received() {
             Some(received) => Poll::Ready(received),
             None => Poll::Pending,
         };
@@ -88,11 +88,11 @@ async fn handle_all(exchange: Arc<Exchange>) -> Infallible {
         let response = respond(&dispatcher, peer, request).await;
         // An idle future keeps nothing of the worker.
         drop(dispatcher);
-        exchange.set_response(response);
+        handover.set_response(response);
     }
 }
 
-impl Exchange {
+impl Handover {
     fn take_received(&self) -> Option<Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -116,7 +116,7 @@ impl Future for Handling {
             Poll::Pending => {}
             Poll::Ready(never) => match never {},
         }
-        let Some(response) = future.exchange.take_response() else {
+        let Some(response) = future.handover.take_response() else {
             self.future = Some(future);
             return Poll::Pending;
         };
