@@ -29,8 +29,8 @@ impl ShareRule {
     pub const CALLS: Self = Self { reserved_part: 8, little_part: 64, common_factor: 4 };
 
     /// Bodies of log rows that are not stored yet, while several organizations have some. The common parts are what one
-    /// organization alone may fill, so the reserved part is also free when another one finds them full.
-    pub const SPOOLED_BODIES: Self = Self { reserved_part: 9, little_part: 36, common_factor: 4 };
+    /// organization alone may fill, so the reserved part is still free when another one finds them full.
+    pub const SPOOLED_BODIES: Self = Self { reserved_part: 8, little_part: 32, common_factor: 4 };
 
     /// Returns true if the organization may use this much more.
     ///

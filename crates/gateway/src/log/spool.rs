@@ -33,7 +33,8 @@ pub use set_aside::SetAside;
 
 /// A segment of this size is closed. The writer deletes it once its rows are stored.
 const SEGMENT_BYTES: u64 = 8 << 20;
-/// One part of the limit for so many is added to it for organizations with few bodies.
+/// One part of so many of the limit is left by an organization that is alone: for rows without bodies, and for the bodies
+/// of the next organization.
 const RESERVED_PART: u64 = 8;
 /// The number of a lane's open segment if it has none.
 const NO_SEGMENT: u64 = u64::MAX;
@@ -105,9 +106,9 @@ pub struct SegmentFile {
 }
 
 impl Spool {
-    /// An organization alone keeps its bodies up to `limit` bytes. While others have bodies that are not stored yet, those
-    /// of an organization with more than its share are shed before, and one with little keeps its own up to nine eighths
-    /// of the limit. Above twice the limit whole rows are shed.
+    /// An organization alone keeps its bodies up to seven eighths of `limit` bytes. While others have bodies that are not
+    /// stored yet, those of an organization with more than its share are shed before, and one with little keeps its own up
+    /// to the limit. Above twice the limit whole rows are shed.
     pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let lock = File::create(directory.join("lock"))?;
@@ -200,11 +201,11 @@ impl Spool {
             return true;
         }
         let own = self.org_bytes.of(row.org_id);
-        if self.org_bytes.is_only(own) && pending.saturating_add(bytes) <= self.limit {
+        let for_one = self.limit - self.limit / RESERVED_PART;
+        if self.org_bytes.is_only(own) && pending.saturating_add(bytes) <= for_one {
             return true;
         }
-        let total = self.limit.saturating_add(self.limit / RESERVED_PART);
-        ShareRule::SPOOLED_BODIES.admits(Use { total, used: pending, own }, bytes)
+        ShareRule::SPOOLED_BODIES.admits(Use { total: self.limit, used: pending, own }, bytes)
     }
 
     /// The faults that tests inject into the disk.

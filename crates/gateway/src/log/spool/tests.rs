@@ -196,8 +196,10 @@ fn an_organization_alone_fills_the_spool_and_the_next_one_still_keeps_its_bodies
         append(flooding, id, 1_000);
         id += 1;
     }
-    // The rows take some of it beside their bodies.
-    assert!(spool.backlog() > 96_000, "{}", spool.backlog());
+    // The rows take some of it beside their bodies. What is left is enough for rows without bodies: a node is not
+    // unhealthy because of one organization.
+    assert!((83_000..90_000).contains(&spool.backlog()), "{}", spool.backlog());
+    assert!(spool.is_healthy());
     let (count, bytes) = kept_bodies(directory.path(), flooding);
     assert_eq!(count + 1, usize::try_from(id).unwrap());
     (id..id + 2).for_each(|id| append(other, id, 500));
@@ -230,7 +232,7 @@ fn the_bodies_of_an_organization_with_most_of_the_spool_are_shed_first() {
     assert!(spool.backlog() < spool.limit(), "{}: the spool is not full", spool.backlog());
     assert_eq!(kept_bodies(directory.path(), other).0, 5);
     let (count, kept) = kept_bodies(directory.path(), flooding);
-    assert!((55_000..80_000).contains(&kept), "{kept}");
+    assert!((50_000..75_000).contains(&kept), "{kept}");
     assert_eq!(spool.shed_bodies.load(Ordering::Relaxed), 45 - count as u64);
     // What is stored makes room.
     spool.mark_stored(kept);
