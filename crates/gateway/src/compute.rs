@@ -1,6 +1,6 @@
-//! Computation that tenants cause: judging, patterns, schemas, embeddings, parsing of imports and of large bodies. It runs on a few threads
-//! of its own at low priority, so that requests, authentication, lease renewals and budgets never wait for it.
-//! Organizations take turns, piece of work by piece of work.
+//! Computation that tenants cause: judging, patterns, schemas, embeddings, parsing of imports and of large bodies. It
+//! runs on a few threads of its own at low priority, so that requests, authentication, lease renewals and budgets never
+//! wait for it. Organizations take turns, piece of work by piece of work.
 //!
 //! A piece of work cannot be interrupted from outside. Long ones ask `Cancellation` between their parts; the others are
 //! bounded by the size of their input.
@@ -95,18 +95,26 @@ impl ComputePool {
         work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Result<T, ComputeError> {
         let slot = self.slots.acquire(org, limits.start).await?;
-        let deadline = Instant::now() + limits.run;
+        self.run_in(slot, Instant::now() + limits.run, work).await
+    }
+
+    async fn run_in<T: Send + 'static>(
+        &self,
+        slot: Slot,
+        deadline: Instant,
+        work: impl FnOnce(&Cancellation) -> T + Send + 'static,
+    ) -> Result<T, ComputeError> {
         let cancellation = Cancellation { is_cancelled: Arc::default(), deadline };
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancellation.is_cancelled));
         let result = self.start_work(slot, cancellation, work)?;
-        match tokio::time::timeout(limits.run, result).await {
+        match tokio::time::timeout_at(deadline.into(), result).await {
             Ok(done) => done.map_err(|_| ComputeError::Failed),
             Err(_) => Err(ComputeError::TimedOut),
         }
     }
 
     /// Runs work that takes time in proportion to a body of this size: at once if the body is small, else within the
-    /// timeout.
+    /// timeout, which covers the wait for a thread too.
     pub async fn run_for_body<T: Send + 'static>(
         &self,
         org: OrgId,
@@ -117,7 +125,9 @@ impl ComputePool {
         if bytes <= INLINE_BYTES {
             return Ok(work());
         }
-        self.run(org, WaitLimits { start: Some(timeout), run: timeout }, move |_| work()).await
+        let deadline = Instant::now() + timeout;
+        let slot = self.slots.acquire(org, Some(timeout)).await?;
+        self.run_in(slot, deadline, move |_| work()).await
     }
 
     /// The slot is free when the work has ended, even if the caller did not wait for it.
@@ -195,6 +205,15 @@ mod tests {
         assert_eq!(pool.run_for_body(org(1), INLINE_BYTES, second, this_thread).await, Ok(here));
         let elsewhere = pool.run_for_body(org(1), INLINE_BYTES + 1, second, this_thread).await;
         assert_ne!(elsewhere.unwrap(), here);
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_large_body_covers_the_wait_and_the_work() {
+        let pool = pool(1);
+        let sleep = |millis| move || std::thread::sleep(Duration::from_millis(millis));
+        let first = pool.run_for_body(org(1), INLINE_BYTES + 1, Duration::from_secs(20), sleep(250));
+        let second = pool.run_for_body(org(1), INLINE_BYTES + 1, Duration::from_millis(400), sleep(300));
+        assert_eq!(tokio::join!(first, second), (Ok(()), Err(ComputeError::TimedOut)));
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use super::record::Record;
 use super::upstream::{self, AttemptError, UpstreamResponse};
 use super::validate::{WatchedRefusals, buffer_until_valid};
 use super::{credentials, response_format, sandbox};
+use crate::compute::ComputeError;
 use crate::metrics::events::Retry;
 use crate::problem::Problem;
 
@@ -193,10 +194,7 @@ impl<'a> AttemptLoop<'_, 'a> {
         let progress = self.progress(attempt, self.other_credential(attempt));
         record.start_attempt(attempt);
         let timeout = attempt.target.timeout.min(self.time_left());
-        let now = tokio::time::Instant::now();
-        let deadline = now + timeout;
-        let first_byte = attempt.target.spec.as_ref().and_then(|spec| spec.first_byte_timeout);
-        let until_start = first_byte.map_or(timeout, |first_byte| first_byte.min(timeout));
+        let deadline = tokio::time::Instant::now() + timeout;
         let memory = &self.context.identity.org.memory;
         let has_alternative = self.policy(attempt).has_alternative(&progress);
         let watched = WatchedRefusals {
@@ -211,8 +209,15 @@ impl<'a> AttemptLoop<'_, 'a> {
             }
             Err(PayloadError::Untranslatable(problem)) => return Err(untranslatable(attempt, problem)),
             Err(PayloadError::MemoryExhausted(overloaded)) => return Err(overloaded.into()),
-            Err(PayloadError::Overloaded(overloaded)) => return Err(overloaded.into()),
+            Err(PayloadError::Overloaded(error)) => {
+                return Err(not_translated_in_time(error, progress.has_other_target));
+            }
         };
+        // A large body may have waited for its translation. The time until the first byte is the provider's.
+        let now = tokio::time::Instant::now();
+        let time_left = deadline.saturating_duration_since(now);
+        let first_byte = attempt.target.spec.as_ref().and_then(|spec| spec.first_byte_timeout);
+        let until_start = first_byte.map_or(time_left, |first_byte| first_byte.min(time_left));
         self.is_head_repeated = attempt.is_head_repeated;
         record.set_cache_marks(attempt.cache_marks);
         let mut response = if attempt.provider().is_sandbox() {
@@ -342,6 +347,13 @@ impl<'a> AttemptLoop<'_, 'a> {
             credential.block_until(now.0 + i64::try_from(cooldown.as_millis()).unwrap_or(i64::MAX));
         }
     }
+}
+
+/// The threads that translate large bodies had no time for this one. The next target may need no translation.
+fn not_translated_in_time(error: ComputeError, has_other_target: bool) -> AttemptError {
+    let message = format!("the request was not translated: {error}");
+    let caller_problem = (!has_other_target).then(|| Box::new(error.into()));
+    AttemptError { caller_problem, ..AttemptError::new(AttemptOutcome::Untranslatable, message) }
 }
 
 /// If translation fails for the named provider, the caller gets the problem; a fallback target is skipped.

@@ -33,7 +33,7 @@ pub enum PayloadError {
     Sent,
     Untranslatable(Problem),
     MemoryExhausted(MemoryExhausted),
-    /// Too much work of the organization waits.
+    /// It was not translated: too much work of the organization waits, or it took too long.
     Overloaded(ComputeError),
 }
 

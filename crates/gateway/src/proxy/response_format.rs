@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::aggregate::{self, AggregateError};
@@ -26,6 +27,8 @@ use super::validate::next_chunk;
 use crate::memory::{HeldBuffer, MemoryAccount, MemoryExhausted, Reservation, hold};
 
 const MAX_BUFFERED_BYTES: usize = 32 << 20;
+/// For a response that was complete just before the deadline of its attempt.
+const MIN_CONVERSION_TIME: Duration = Duration::from_secs(1);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
@@ -137,7 +140,9 @@ pub async fn convert(
         framing,
         events_for_caller: caller_streams.then(|| attempt.plan.shows_usage()),
     };
-    let (bytes, time_left) = (raw.len(), deadline.saturating_duration_since(Instant::now()));
+    // The provider has used up its time, and has been paid: what it sent last is still converted.
+    let time_left = deadline.saturating_duration_since(Instant::now()).max(MIN_CONVERSION_TIME);
+    let bytes = raw.len();
     let converting = move || (conversion.apply(raw), converted);
     let converting = context.services.compute.run_for_body(org, bytes, time_left, converting);
     let (content, mut converted) = converting.await?;

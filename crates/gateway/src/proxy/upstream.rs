@@ -144,7 +144,7 @@ impl From<MemoryExhausted> for AttemptError {
     }
 }
 
-/// The sandbox cannot read the request. Another attempt could not either.
+/// The sandbox cannot read the request, or the response cannot be converted. Another attempt could not either.
 impl From<ComputeError> for AttemptError {
     fn from(error: ComputeError) -> Self {
         Self::overloaded(error.into())

@@ -108,6 +108,25 @@ async fn each_cause_falls_back_where_it_is_listed_and_stops_elsewhere() {
 }
 
 #[tokio::test]
+async fn a_target_whose_translation_takes_too_long_is_passed_over() {
+    let chain = FallbackChain::start().await;
+    chain.second.set_default_reply(good());
+    let claude = json!({"base_url": chain.third.url(), "api_key": "sk-claude"});
+    chain.proxy.provider("claude", "anthropic", claude).await;
+    let claude = json!({"provider": "claude", "model": "c", "timeout_ms": 1});
+    let many = vec![json!({"role": "user", "content": "x"}); 50_000];
+    let ask = || chain.proxy.by_name_with("m", json!({"messages": many})).send();
+    let second = json!({"provider": "second", "model": "two"});
+    chain.proxy.save("m", json!({"targets": [claude, second]})).await;
+    let answer = ask().await;
+    answer.expect(200);
+    assert_eq!(served(&answer), ("second", "two"));
+    chain.proxy.save("m", json!({"targets": [claude]})).await;
+    ask().await.expect_error(503, "overloaded");
+    assert!(chain.third.requests().is_empty());
+}
+
+#[tokio::test]
 async fn targets_with_when_serve_their_refusal_first_and_nothing_else() {
     let chain = FallbackChain::start().await;
     chain.second.set_default_reply(good());
