@@ -275,7 +275,7 @@ impl Access {
 
     /// Authenticates a key that is cached together with its organization, without waiting.
     pub fn authenticate_cached(&self, headers: &HeaderMap) -> Option<Identity> {
-        let hash = hash_key(only_key(headers)?.to_str().ok()?.trim())?;
+        let hash = hash_key(only_value(headers, KEY_HEADER)?.to_str().ok()?.trim())?;
         let key = self.keys.peek(&hash)?;
         let org = self.orgs.peek(&key.org_id)?;
         self.authorize_key(key, org).ok()
@@ -287,10 +287,14 @@ impl Access {
         address: Option<IpAddr>,
     ) -> Result<Identity, Denied> {
         if headers.contains_key(KEY_HEADER) {
-            let raw = only_key(headers).ok_or(Denied::Invalid)?.to_str().map_err(|_| Denied::Invalid)?;
+            let value = only_value(headers, KEY_HEADER).ok_or(Denied::Invalid)?;
+            let raw = value.to_str().map_err(|_| Denied::Invalid)?;
             return self.authenticate_key(raw.trim(), address).await;
         }
-        let value = headers.get(AUTHORIZATION).ok_or(Denied::Missing)?;
+        if !headers.contains_key(AUTHORIZATION) {
+            return Err(Denied::Missing);
+        }
+        let value = only_value(headers, AUTHORIZATION.as_str()).ok_or(Denied::Invalid)?;
         let text = value.to_str().map_err(|_| Denied::Invalid)?;
         let (scheme, token) = text.split_once(' ').ok_or(Denied::Invalid)?;
         if !scheme.eq_ignore_ascii_case("bearer") {
@@ -429,9 +433,10 @@ impl Access {
     }
 }
 
-/// The key header. None if there is none, or more than one: a proxy in front may have looked at the other.
-fn only_key(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut values = headers.get_all(KEY_HEADER).iter();
+/// The value of a header with a credential. None if there is none, or more than one: a proxy in front may have looked at
+/// the other.
+fn only_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
+    let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
 }
 

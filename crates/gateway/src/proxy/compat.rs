@@ -21,6 +21,7 @@ use super::headers::PROVIDER;
 use super::inbound::Inbound;
 use super::origin::CallOrigin;
 use super::plan::AUTO;
+use super::sdk::repeated_key;
 use crate::auth::{Identity, KEY_HEADER};
 use crate::problem::{ApiResult, Problem};
 use crate::services::Services;
@@ -28,6 +29,7 @@ pub(super) use answer::note_call;
 use known::OrgNames;
 
 const METADATA: HeaderName = HeaderName::from_static("x-gateway-metadata");
+const CONTROL_PREFIX: &str = "x-gateway-";
 /// How long the rewriting of a large body may wait for a thread, and take.
 const REWRITE_TIMEOUT: Duration = Duration::from_secs(20);
 const COST: HeaderName = HeaderName::from_static("x-gateway-cost");
@@ -60,6 +62,13 @@ pub fn enter<B>(served: &[&'static Dialect], request: &mut Request<B>) -> ApiRes
         note_key(found.map_or(&KEY_HEADERS[..], |dialect| dialect.keys), request.headers_mut());
         return Err(not_served());
     };
+    if let Some(name) = repeated_header(dialect, request.headers()) {
+        if !name.as_str().starts_with(CONTROL_PREFIX) {
+            return Err(repeated_key());
+        }
+        note_key(dialect.keys, request.headers_mut());
+        return Err(Problem::field(name.as_str(), "must not be given more than once"));
+    }
     let Rewritten { path, provider, default_provider } = dialect.path(rest);
     let path = match request.uri().query() {
         Some(query) => format!("{path}?{query}"),
@@ -100,6 +109,15 @@ pub fn enter<B>(served: &[&'static Dialect], request: &mut Request<B>) -> ApiRes
         requested: None,
         dropped: Vec::new(),
     }))
+}
+
+/// A control header or a place of keys that is given twice: a proxy in front may have checked the other value.
+fn repeated_header(dialect: &Dialect, headers: &HeaderMap) -> Option<HeaderName> {
+    let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
+    let decides = |name: &&HeaderName| {
+        name.as_str().starts_with(CONTROL_PREFIX) || dialect.keys.contains(&name.as_str())
+    };
+    headers.keys().filter(decides).find(is_repeated).cloned()
 }
 
 /// Copies a key of this gateway to its own header, from where a client may have put it. It opens nothing: only a caller

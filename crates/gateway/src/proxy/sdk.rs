@@ -52,13 +52,20 @@ pub fn enter<B>(request: &mut Request<B>) -> ApiResult<()> {
 
 /// Moves the gateway's key to its own header. Other credentials stay, for the provider.
 fn take_key(headers: &mut HeaderMap) -> ApiResult<()> {
-    let mut found = None;
+    let mut found: Option<String> = None;
+    let mut is_repeated = false;
     for name in KEY_HEADERS {
-        let key = headers.get(name).and_then(|value| key_in(value.to_str().ok()?)).map(str::to_owned);
-        if let Some(key) = key {
+        let values = || headers.get_all(name).iter();
+        is_repeated |= values().nth(1).is_some();
+        let mut keys = values().filter_map(|value| key_in(value.to_str().ok()?));
+        if let Some(key) = keys.next().map(str::to_owned) {
             headers.remove(name);
+            is_repeated |= found.as_ref().is_some_and(|other| *other != key);
             found.get_or_insert(key);
         }
+    }
+    if is_repeated {
+        return Err(repeated_key());
     }
     if headers.contains_key(KEY_HEADER) {
         return Ok(());
@@ -66,6 +73,13 @@ fn take_key(headers: &mut HeaderMap) -> ApiResult<()> {
     let key = found.and_then(|key| HeaderValue::try_from(key).ok()).ok_or_else(no_key)?;
     headers.insert(HeaderName::from_static(KEY_HEADER), key);
     Ok(())
+}
+
+/// A proxy in front may have checked the other one.
+pub(super) fn repeated_key() -> Problem {
+    Problem::unauthorized(
+        "send one API key: two different ones, or a header with a key that is given twice, are refused",
+    )
 }
 
 fn no_key() -> Problem {

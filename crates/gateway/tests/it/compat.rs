@@ -70,6 +70,17 @@ async fn only_callers_who_are_known_learn_why_a_request_is_refused() {
 }
 
 #[tokio::test]
+async fn a_key_or_control_header_that_is_given_twice_is_refused() {
+    let proxy = start(Backend::Sqlite).await;
+    let list = || proxy.app.get("/compat/litellm/models").bearer(&proxy.ada.api_key);
+    list().send().await.expect(200);
+    list().bearer(&proxy.ada.api_key).send().await.expect(401);
+    let call = list().header("x-gateway-provider", "openai").header("x-gateway-provider", "auto");
+    let told = call.send().await.expect(400);
+    assert!(told.to_string().contains("x-gateway-provider"), "{told}");
+}
+
+#[tokio::test]
 async fn large_bodies_are_rewritten_by_the_threads_for_computation() {
     let proxy = start(Backend::Sqlite).await;
     let started = || proxy.app.app.services.compute.stats().granted;

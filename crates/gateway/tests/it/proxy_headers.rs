@@ -52,7 +52,17 @@ async fn a_control_header_or_key_that_is_given_twice_is_refused() {
         call.send().await.expect_error(401, "unauthorized");
         let call = proxy.app.get("/api/v1/keys").key(&proxy.ada.api_key).header("x-gateway-key", key);
         call.send().await.expect_error(401, "unauthorized");
+        let call = proxy.app.get("/sdk/v1/models").bearer(&proxy.ada.api_key).bearer(key);
+        assert_eq!(call.send().await.expect(401)["error"]["code"], "unauthorized");
     }
+    // The same key in two places is what some clients send; two different ones are not.
+    let in_two_places = |key: &str| {
+        proxy.app.get("/sdk/v1/models").bearer(&proxy.ada.api_key).header("x-api-key", key).send()
+    };
+    in_two_places(&proxy.ada.api_key).await.expect(200);
+    in_two_places(&other).await.expect(401);
+    let call = proxy.app.get("/api/v1/keys").bearer(&proxy.ada.token).bearer(&proxy.ada.token);
+    call.send().await.expect_error(401, "unauthorized");
     assert!(proxy.upstream.arrivals().is_empty());
 }
 
