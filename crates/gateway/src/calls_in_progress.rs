@@ -117,7 +117,7 @@ impl OrgCalls {
         if self.add() {
             return Ok(CallInProgress(Arc::clone(self)));
         }
-        // Those who wait may have met the count while it was too high.
+        // Those who wait may have been refused because this call was counted for a moment.
         self.shared.serve_waiting();
         Err(TooManyCalls)
     }

@@ -195,7 +195,7 @@ impl<'a> NewSums<'a> {
         Self::of_keys(by_key)
     }
 
-    /// Rows are summed by line first: most lines have several keys, and the id of a line is dear.
+    /// Rows are summed by line first: most lines have several keys, and the id of a line is expensive to compute.
     fn of_keys(by_key: fold::ByKey<'a>) -> Self {
         let mut hours: HashMap<(i64, Dims<'a>), Totals, FxBuildHasher> = HashMap::default();
         for (key, totals) in &by_key {

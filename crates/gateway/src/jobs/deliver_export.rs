@@ -306,7 +306,14 @@ impl ExportWorker {
             };
             let loaded = self.load(claimed, &items).await?;
             let compute = &self.job_services.services.compute;
-            let (contents, skipped) = claimed.filter.apply(compute, org, loaded).await?;
+            let (contents, skipped) = match claimed.filter.apply(compute, org, loaded).await {
+                Ok(filtered) => filtered,
+                Err(error) => {
+                    let error = format!("the rows were not compared with the query of the export: {error}");
+                    let result = Some(DeliveryResult::failed(error));
+                    return Ok(SentBatch { items, found: 0, skipped: 0, result });
+                }
+            };
             let (found, skipped) = (count(contents.len()), count(skipped));
             if found == 0 {
                 return Ok(SentBatch { items, found, skipped, result: None });

@@ -148,7 +148,7 @@ impl Record {
                 let status = outcome.status.as_u16();
                 row.status = if status < 400 { 400 } else { status };
                 row.error_code = Some(outcome.code.unwrap_or("bad_request").to_owned());
-                row.cost_usd = self.price_if_sent().filter(|_| outcome.status == StatusCode::GATEWAY_TIMEOUT);
+                row.cost_usd = self.price_if_sent().filter(|_| is_without_answer(outcome.status));
                 (row.response, row.response_stored) =
                     copy(self.log_bodies, &error_text(error), &mut self.memory);
             }
@@ -285,4 +285,9 @@ fn without_blob(mut item: Members) -> Members {
         item.set("resource", &without_blob(resource));
     }
     item
+}
+
+/// The answer did not come in time, or there was no room to read it: the server may have done what was asked.
+fn is_without_answer(status: StatusCode) -> bool {
+    matches!(status, StatusCode::GATEWAY_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE)
 }

@@ -57,7 +57,7 @@ pub enum FailureKind {
     Status(u16),
     TooLarge,
     Invalid,
-    /// The organization's share of memory is in use.
+    /// The organization's share of memory or of computing time is in use.
     Overloaded,
 }
 

@@ -95,6 +95,7 @@ on_both!(a_wrong_limit_is_refused_with_the_name_of_the_field, |app| async move {
         (json!({"name": "a".repeat(41), "requests": 1}), "name"),
         (json!({"name": "a"}), "requests"),
         (json!({"name": "a", "requests": 0}), "requests"),
+        (json!({"name": "a", "requests": "many"}), "requests: expected a whole number from 0"),
         (json!({"name": "a", "tokens": -1}), "tokens"),
         (json!({"name": "a", "tokens": 10_000_000_001_u64}), "tokens"),
         (json!({"name": "a", "requests": 1, "request": 1}), "request"),

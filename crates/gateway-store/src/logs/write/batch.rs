@@ -19,7 +19,8 @@ use crate::row::args;
 use crate::{StoreError, Tx, exports};
 
 /// The rows that are not stored yet with their positions, without duplicates and rows of deleted organizations, ordered
-/// by id. Writers insert in this order, so that two of them with the same rows do not deadlock.
+/// by id. Writers insert in an order that is the same for all (by kind of row, then by id), so that two of them with the
+/// same rows do not deadlock.
 pub(super) async fn new_rows<'a>(
     tx: &mut Tx,
     rows: &'a [LogRow],

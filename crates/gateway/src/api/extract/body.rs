@@ -223,7 +223,7 @@ const TYPE_NAMES: [(&str, &str); 9] = [
 ];
 
 /// Removes the value that serde quotes in its message, because it may be a password. The expectation stays.
-fn without_value(message: &str) -> String {
+pub(super) fn without_value(message: &str) -> String {
     let quotes_value = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
     let Some(at) = message.rfind(", expected ").filter(|_| quotes_value) else { return message.to_owned() };
     let expectation = &message[at + ", expected ".len()..];
@@ -233,7 +233,9 @@ fn without_value(message: &str) -> String {
     };
     let named = match TYPE_NAMES.iter().find(|(serde, _)| *serde == expected) {
         Some((_, json)) => json,
-        None if expected.starts_with("struct ") => "an object",
+        None if expected.starts_with("struct ") || expected.starts_with("internally tagged enum ") => {
+            "an object"
+        }
         None => expected,
     };
     format!("expected {named}{place}")

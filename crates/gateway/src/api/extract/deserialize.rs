@@ -8,6 +8,8 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::body::without_value;
+
 /// For a field that may be absent (unchanged), null (cleared) or a value.
 pub fn double_option<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
@@ -55,7 +57,7 @@ where
         fields.remove(*field);
     }
     serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
-        let (path, inner) = (error.path().to_string(), error.inner().to_string());
+        let (path, inner) = (error.path().to_string(), without_value(&error.inner().to_string()));
         D::Error::custom(if path == "." { inner } else { format!("{path}: {inner}") })
     })
 }

@@ -6,7 +6,7 @@ use gateway_core::ids::OrgId;
 use gateway_core::query::{self, Query, QueryError};
 use gateway_store::{Db, StoreError};
 
-use crate::compute::{ComputePool, WaitLimits};
+use crate::compute::{ComputeError, ComputePool, WaitLimits};
 use crate::delivery::batch::Contents;
 use crate::log::query_names;
 
@@ -38,7 +38,7 @@ impl RowFilter {
         compute: &ComputePool,
         org: OrgId,
         mut contents: Contents,
-    ) -> Result<(Contents, usize), StoreError> {
+    ) -> Result<(Contents, usize), ComputeError> {
         let Some(query) = self.0.clone() else { return Ok((contents, 0)) };
         let filtering = compute.run(org, WaitLimits::JOB, move |_| {
             let before = contents.len();
@@ -52,6 +52,6 @@ impl RowFilter {
             let skipped = before - contents.len();
             (contents, skipped)
         });
-        filtering.await.map_err(|error| StoreError::Other(error.to_string()))
+        filtering.await
     }
 }
