@@ -35,6 +35,6 @@ test('a key has the limits of its organization, team, application and its own', 
 })
 
 test('a share is a percentage above 0', () => {
-  expect(['70', '100', '0', '101', '', 'x'].map(parseShare)).toEqual([0.7, 1, null, null, null, null])
+  expect(['70', '99.5', '100', '0', '101', '', 'x'].map(parseShare)).toEqual([0.7, 0.995, null, null, null, null, null])
   expect(['concurrent', 'input_tokens'].map(unitName)).toEqual(['calls at the same time', 'input tokens'])
 })

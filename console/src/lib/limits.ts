@@ -83,7 +83,7 @@ export function appliesToKey(limit: Pick<LimitWords, 'scope' | 'scope_id' | 'ena
 /** A share from the text of an input: "70" is 0.7. Null if it is none. */
 export function parseShare(text: string): number | null {
   const value = Number(text)
-  return text.trim() === '' || !(value > 0 && value <= 100) ? null : value / 100
+  return text.trim() === '' || !(value > 0 && value < 100) ? null : value / 100
 }
 
 export const unitName = (unit: string): string => (unit === 'concurrent' ? 'calls at the same time' : unit.replace('_', ' '))

@@ -85,6 +85,9 @@ pub struct Account {
     buckets: [Option<Bucket>; 4],
     concurrent: Option<u64>,
     running: u64,
+    /// The calls on other nodes, as they were known last. For readings only: what this node admits without knowing of them
+    /// depends on its own calls.
+    running_elsewhere: u64,
     /// When less than a fifth was left last.
     low_at: Option<Timestamp>,
     /// The last call of each class that has a share.
@@ -99,6 +102,7 @@ impl Account {
             buckets: Unit::REFILLING.map(bucket),
             concurrent: limit.definition.concurrent,
             running: 0,
+            running_elsewhere: 0,
             low_at: None,
             class_uses: Lru::new(MAX_CLASSES),
         }
@@ -130,13 +134,19 @@ impl Account {
         self.concurrent
     }
 
+    /// The calls of this node.
     pub fn running(&self) -> u64 {
         self.running
     }
 
     /// The number of calls on all nodes, as it was known last.
-    pub fn set_running(&mut self, running: u64) {
-        self.running = running;
+    pub fn set_running_everywhere(&mut self, running: u64) {
+        self.running_elsewhere = running.saturating_sub(self.running);
+    }
+
+    /// A call runs for which another store has counted what it takes.
+    pub fn begin(&mut self) {
+        self.running += 1;
     }
 
     pub fn is_held(&self) -> bool {
@@ -154,7 +164,10 @@ impl Account {
 
     /// What must be left for other classes than that of the caller.
     pub fn floor(&self, limit: &Limit, class: Option<&str>, now: Timestamp) -> Floor {
-        let was_low = self.low_at.is_some_and(|at| now.0 - at.0 < CLASS_IDLE_MS);
+        if limit.reserve.is_empty() {
+            return Floor(0);
+        }
+        let was_low = self.is_low() || self.low_at.is_some_and(|at| now.0 - at.0 < CLASS_IDLE_MS);
         let is_idle = |other: &str| {
             let used = self.class_uses.peek(other);
             used.is_none_or(|at| now.0 - at.0 >= CLASS_IDLE_MS)
@@ -171,8 +184,9 @@ impl Account {
         }
     }
 
-    /// Whether the call fits. `needed` is compared with whole buckets first: one that is larger never fits.
-    pub fn check(&self, demand: &Demand, floor: Floor) -> Result<(), Shortage> {
+    /// Whether the call fits. `needed` is compared with whole buckets first: one that is larger never fits. `nodes`: how
+    /// many admit calls without seeing each other, and have a part of the limit each.
+    pub fn check(&self, demand: &Demand, floor: Floor, nodes: u64) -> Result<(), Shortage> {
         let mut worst: Option<Shortage> = None;
         for (unit, bucket) in Unit::REFILLING.into_iter().zip(&self.buckets) {
             let (Some(bucket), needed) = (bucket, demand.of(unit)) else { continue };
@@ -181,13 +195,16 @@ impl Account {
             if needed > limit {
                 return Err(shortage(None));
             }
-            if needed > 0 && !bucket.has(needed, floor) {
-                let found = shortage(Some(bucket.time_until(needed, floor)));
+            // A call that is larger than the node's part needs a full bucket.
+            let counted = needed.saturating_mul(nodes).min(limit);
+            if needed > 0 && !bucket.has(counted, floor) {
+                let found = shortage(Some(bucket.time_until(counted, floor)));
                 worst = worst.filter(|worst| worst.wait >= found.wait).or(Some(found));
             }
         }
+        let of_this_node = |limit: u64| (limit / nodes.max(1)).max(1);
         if let Some(limit) = self.concurrent
-            && self.running + 1 + floor.of(limit) > limit
+            && self.running + 1 + floor.of(of_this_node(limit)) > of_this_node(limit)
             && worst.is_none()
         {
             let left =
@@ -205,6 +222,8 @@ impl Account {
             }
         }
         self.running += 1;
+        // Whoever knew of other nodes' calls does not count this one.
+        self.running_elsewhere = 0;
         self.note_low(now);
     }
 
@@ -232,7 +251,8 @@ impl Account {
             }
         }
         if let Some(limit) = self.concurrent {
-            let running = i64::try_from(self.running).unwrap_or(i64::MAX);
+            let running =
+                i64::try_from(self.running.saturating_add(self.running_elsewhere)).unwrap_or(i64::MAX);
             visit(Unit::Concurrent, 1.0 - share_left(running, limit));
         }
     }
@@ -241,7 +261,8 @@ impl Account {
     pub fn reading(&self, unit: Unit) -> Option<Reading> {
         if unit == Unit::Concurrent {
             let limit = self.concurrent?;
-            let left = i64::try_from(limit.saturating_sub(self.running)).unwrap_or(i64::MAX);
+            let running = self.running.saturating_add(self.running_elsewhere);
+            let left = i64::try_from(limit.saturating_sub(running)).unwrap_or(i64::MAX);
             return Some(Reading { unit, limit, left, resets_in: Duration::ZERO });
         }
         let bucket = self.buckets.get(unit as usize)?.as_ref()?;
@@ -254,10 +275,15 @@ impl Account {
     }
 
     fn note_low(&mut self, now: Timestamp) {
-        let is_busy = self.concurrent.is_some_and(|limit| self.running * 5 > limit * 4);
-        if is_busy || self.buckets.iter().flatten().any(Bucket::is_low) {
+        if self.is_low() {
             self.low_at = Some(now);
         }
+    }
+
+    /// Whether less than a fifth of something is left.
+    fn is_low(&self) -> bool {
+        let is_busy = self.concurrent.is_some_and(|limit| self.running * 5 > limit * 4);
+        is_busy || self.buckets.iter().flatten().any(Bucket::is_low)
     }
 }
 

@@ -44,6 +44,8 @@ pub struct TokenFacts {
 pub struct TokenEstimate {
     pub input: u64,
     pub output: u64,
+    /// Answers that the call asks for.
+    pub choices: u64,
     /// The request does not say it: at most half of a limit is reserved for the output, so that small limits work.
     pub is_output_guessed: bool,
 }
@@ -52,7 +54,7 @@ impl TokenEstimate {
     pub fn new(facts: &TokenFacts) -> Self {
         let input = facts.body_bytes.div_ceil(BYTES_PER_TOKEN).min(facts.max_input.unwrap_or(u64::MAX));
         if !facts.generates_text {
-            return Self { input, output: 0, is_output_guessed: false };
+            return Self { input, output: 0, choices: 1, is_output_guessed: false };
         }
         let max_output = facts.max_output.unwrap_or(u64::MAX);
         let guessed = || {
@@ -61,8 +63,8 @@ impl TokenEstimate {
         };
         let is_output_guessed = facts.max_tokens.is_none();
         let each = facts.max_tokens.map_or_else(guessed, |stated| stated.min(max_output));
-        let output = each.saturating_mul(facts.choices.unwrap_or(1).clamp(1, MAX_CHOICES));
-        Self { input, output, is_output_guessed }
+        let choices = facts.choices.unwrap_or(1).clamp(1, MAX_CHOICES);
+        Self { input, output: each.saturating_mul(choices), choices, is_output_guessed }
     }
 
     /// What one limit reserves.

@@ -117,6 +117,34 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         self.nodes.iter_mut().map(|node| (&node.key, &mut node.value))
     }
 
+    /// Makes the place of the least recently used one free.
+    pub fn remove_oldest(&mut self, is_held: impl Fn(&V) -> bool) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        let place = self.victim(is_held);
+        self.unlink(place);
+        self.places.remove(&self.nodes[place].key);
+        self.nodes.swap_remove(place);
+        let moved = self.nodes.len();
+        if place == moved {
+            return;
+        }
+        // The last node has moved to the free place.
+        let (before, after) = (self.nodes[place].before, self.nodes[place].after);
+        if let Some(known) = self.places.get_mut(&self.nodes[place].key) {
+            *known = place;
+        }
+        match self.nodes.get_mut(before) {
+            Some(node) => node.after = place,
+            None => self.first = place,
+        }
+        match self.nodes.get_mut(after) {
+            Some(node) => node.before = place,
+            None => self.last = place,
+        }
+    }
+
     /// The least recently used that is not held, among the last sixteen.
     fn victim(&self, is_held: impl Fn(&V) -> bool) -> usize {
         let mut place = self.last;

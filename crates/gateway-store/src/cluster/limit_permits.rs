@@ -81,6 +81,29 @@ pub async fn lease(
     rows.iter().map(leased).collect()
 }
 
+/// Permits that a node holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldPermits {
+    pub limit: LimitId,
+    pub bucket: String,
+    pub held: i64,
+}
+
+/// Records permits of a node that are no longer recorded.
+pub async fn restore(db: &Db, node: &str, permits: &[HeldPermits]) -> Result<(), StoreError> {
+    let held: Value = permits
+        .iter()
+        .map(|HeldPermits { limit, bucket, held }| json!({"limit_id": limit, "bucket": bucket, "held": held}))
+        .collect();
+    let sql = format!(
+        "INSERT INTO limit_permits (limit_id, bucket, node, held, expires_at) \
+         SELECT h.limit_id, h.bucket, $2, h.held, {SERVER_NOW} + $3 \
+         FROM json_to_recordset(CAST($1 AS json)) AS h(limit_id text, bucket text, held bigint) \
+         JOIN limits l ON l.id = h.limit_id ON CONFLICT (limit_id, bucket, node) DO NOTHING"
+    );
+    db.exec(AssertSqlSafe(sql), args![held.to_string(), node, millis(LEASE)]).await.map(|_| ())
+}
+
 /// Extends the leases of a node. To be called more often than `LEASE`.
 pub async fn renew(db: &Db, node: &str) -> Result<(), StoreError> {
     let sql = format!("UPDATE limit_permits SET expires_at = {SERVER_NOW} + $2 WHERE node = $1 AND held > 0");

@@ -39,14 +39,12 @@ pub struct BucketTake {
     pub capacity: u64,
     pub window: Duration,
     pub amount: u64,
-    /// What must stay in the bucket for other classes.
-    pub floor: u64,
     /// False: the call goes on if the bucket has too little, and takes nothing from it.
     pub enforced: bool,
     /// The class of the call.
     pub class: Option<String>,
-    /// The classes that `floor` is for. It does not count while they are idle and the bucket has enough.
-    pub reserved_for: Vec<String>,
+    /// What must stay in the bucket for each other class, unless the class is idle and the bucket has enough.
+    pub reserved: Vec<(String, u64)>,
 }
 
 /// A permit of a limit of concurrent calls.
@@ -55,14 +53,12 @@ pub struct PermitTake {
     pub limit: LimitId,
     pub bucket: String,
     pub capacity: u64,
-    /// How many must stay free for other classes.
-    pub floor: u64,
     /// False: the call goes on without it if there is none.
     pub enforced: bool,
     /// The class of the call, if a share is kept for it.
     pub class: Option<String>,
-    /// The classes that `floor` is for. It does not count while they are idle and enough permits are free.
-    pub reserved_for: Vec<String>,
+    /// How many must stay free for each other class, unless the class is idle and enough permits are free.
+    pub reserved: Vec<(String, u64)>,
 }
 
 /// The outcome for a call: whether it took everything that is enforced. Otherwise it took nothing.
@@ -111,18 +107,24 @@ pub async fn take(
     }
     script.arg(millis(LEASE)).arg(call).arg(buckets.len());
     for bucket in buckets {
-        let BucketTake { capacity, window, amount, floor, enforced, class, reserved_for, .. } = bucket;
-        script.arg(capacity).arg(millis(*window)).arg(amount).arg(floor).arg(u8::from(*enforced));
-        script.arg(class.as_deref().unwrap_or_default()).arg(reserved_for.join(","));
+        let BucketTake { capacity, window, amount, enforced, class, reserved, .. } = bucket;
+        script.arg(capacity).arg(millis(*window)).arg(amount).arg(u8::from(*enforced));
+        script.arg(class.as_deref().unwrap_or_default()).arg(shares(reserved));
     }
     for permit in permits {
-        let PermitTake { capacity, floor, enforced, class, reserved_for, .. } = permit;
-        script.arg(capacity).arg(u8::from(*enforced)).arg(floor);
-        script.arg(class.as_deref().unwrap_or_default()).arg(reserved_for.join(","));
+        let PermitTake { capacity, enforced, class, reserved, .. } = permit;
+        script.arg(capacity).arg(u8::from(*enforced));
+        script.arg(class.as_deref().unwrap_or_default()).arg(shares(reserved));
     }
     let reply: Vec<i64> = script.run(redis).await?;
     read_taken(&reply, buckets.len(), permits.len())
         .ok_or_else(|| RedisError::Rejected("the reply has another length".to_owned()))
+}
+
+/// `prod=30,batch=10`. Names of classes have no such characters.
+fn shares(reserved: &[(String, u64)]) -> String {
+    let shares: Vec<String> = reserved.iter().map(|(class, amount)| format!("{class}={amount}")).collect();
+    shares.join(",")
 }
 
 fn read_taken(reply: &[i64], buckets: usize, permits: usize) -> Option<Taken> {

@@ -84,7 +84,7 @@ impl Limits {
             return Ok(None);
         }
         let describe = |mut permit: Permit, waited| {
-            permit.describe(waited, call.facts.spender.key, call.facts.model);
+            permit.describe(waited, call);
             Ok(Some(permit))
         };
         let (request, short) = match self.take_in_memory(org, request) {
@@ -136,7 +136,7 @@ impl Limits {
         match (permit.as_mut(), taken) {
             (Some(permit), taken) => permit.move_to(taken, &kept, call.facts.model),
             (None, Some(mut taken)) => {
-                taken.describe(Duration::ZERO, call.facts.spender.key, call.facts.model);
+                taken.describe(Duration::ZERO, call);
                 *permit = Some(taken);
             }
             (None, None) => {}
@@ -360,7 +360,11 @@ fn keys(org: &OrgLimits, request: &Request) -> Vec<BucketKey> {
 /// Others wait before this call for a bucket: what it is told if it does not wait.
 fn short_of(org: &OrgLimits, request: &Request, key: &BucketKey) -> Short {
     let is_meant = |wanted: &&Wanted| org.limit(wanted.limit).id == key.0 && wanted.bucket == key.1;
-    let wanted = request.wanted.iter().find(is_meant).unwrap_or(&request.wanted[0]);
+    short_for_now(org, request.wanted.iter().find(is_meant).unwrap_or(&request.wanted[0]))
+}
+
+/// What a call is told that cannot be admitted now although its limit may have enough.
+pub(super) fn short_for_now(org: &OrgLimits, wanted: &Wanted) -> Short {
     let limit = org.limit(wanted.limit);
     let mut units = Unit::REFILLING.into_iter().chain([Unit::Concurrent]);
     let amount = |unit| limit.definition.amount(unit).map(|amount| (unit, amount));

@@ -72,27 +72,25 @@ async fn exchange(
         }
         if let Some(capacity) = limit.definition.concurrent {
             permit_asks.push(Ask { wanted: index, unit: Unit::Concurrent });
-            let (floor, reserved_for) = reserved(limit, request.class.as_deref());
             permits.push(PermitTake {
                 limit: limit.id,
                 bucket: wanted.bucket.to_string(),
                 capacity,
-                floor: floor.of(capacity),
                 enforced: limit.is_enforced(),
                 class: request.class.as_deref().filter(|class| limit.keeps_for(class)).map(str::to_owned),
-                reserved_for,
+                reserved: reserved(limit, request.class.as_deref(), capacity),
             });
         }
     }
     let taken = redis_limits::take(redis, org.org(), &call, &buckets, &permits).await.ok()?;
     let exchange = Exchange { org, request, call, asks, permit_asks, taken };
     let now = limits.0.services.clock.now();
-    exchange.mirror(now);
+    let refused: Vec<usize> =
+        (0..request.wanted.len()).filter(|index| exchange.is_short_of(*index)).collect();
+    exchange.mirror(&refused, now);
     if !exchange.taken.ok {
         return Some(Err(exchange.shortage()));
     }
-    let refused: Vec<usize> =
-        (0..request.wanted.len()).filter(|index| exchange.is_short_of(*index)).collect();
     if !refused.is_empty() {
         exchange.give_back(redis, &refused).await;
     }
@@ -140,9 +138,15 @@ impl Exchange<'_> {
         held.collect()
     }
 
-    /// Remembers what Redis said, for headers and for the API.
-    fn mirror(&self, now: Timestamp) {
+    /// Remembers what Redis said, for headers and for the API, and which calls of this node run, for the time after a loss
+    /// of Redis. `refused`: limits in dry run of which the call takes nothing.
+    fn mirror(&self, refused: &[usize], now: Timestamp) {
         let mut state = self.org.state().lock();
+        let is_taken = |index: &usize| self.taken.ok && !refused.contains(index);
+        for wanted in (0..self.request.wanted.len()).filter(is_taken).map(|index| &self.request.wanted[index])
+        {
+            state.entry(self.org.limit(wanted.limit), &wanted.bucket, now).account.begin();
+        }
         for (ask, found) in self.buckets() {
             let (limit, wanted) = self.wanted(ask);
             if let Some(bucket) = state.entry(limit, &wanted.bucket, now).account.bucket(ask.unit) {
@@ -151,7 +155,7 @@ impl Exchange<'_> {
         }
         for (ask, found) in self.permits() {
             let (limit, wanted) = self.wanted(ask);
-            state.entry(limit, &wanted.bucket, now).account.set_running(found.held);
+            state.entry(limit, &wanted.bucket, now).account.set_running_everywhere(found.held);
         }
     }
 
@@ -213,7 +217,6 @@ fn bucket_take(limit: &Limit, wanted: &Wanted, unit: Unit, class: Option<&str>) 
     if amount == 0 {
         return None;
     }
-    let (floor, reserved_for) = reserved(limit, class);
     Some(BucketTake {
         limit: limit.id,
         bucket: wanted.bucket.to_string(),
@@ -221,17 +224,16 @@ fn bucket_take(limit: &Limit, wanted: &Wanted, unit: Unit, class: Option<&str>) 
         capacity,
         window: limit.definition.window.length(),
         amount,
-        floor: floor.of(capacity),
         enforced: limit.is_enforced(),
         class: class.map(str::to_owned),
-        reserved_for,
+        reserved: reserved(limit, class, capacity),
     })
 }
 
-/// What is kept for classes other than this one, and their names.
-fn reserved(limit: &Limit, class: Option<&str>) -> (Floor, Vec<String>) {
-    let others = || limit.reserve.iter().filter(|(name, _)| class != Some(name));
-    (Floor(others().map(|(_, share)| share).sum()), others().map(|(name, _)| name.to_string()).collect())
+/// What is kept for each class other than this one.
+fn reserved(limit: &Limit, class: Option<&str>, capacity: u64) -> Vec<(String, u64)> {
+    let others = limit.reserve.iter().filter(|(name, _)| class != Some(name));
+    others.map(|(name, share)| (name.to_string(), Floor(*share).of(capacity))).collect()
 }
 
 fn never_fits(org: &OrgLimits, request: &Request) -> Option<Short> {

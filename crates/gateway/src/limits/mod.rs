@@ -111,7 +111,9 @@ impl Limits {
 
     pub fn exactness(&self) -> Exactness {
         match self.0.services.db.dialect() {
-            Dialect::Postgres if self.0.redis.is_none() => Exactness::Slices,
+            Dialect::Postgres if self.0.redis.as_ref().is_none_or(|redis| !redis.is_up()) => {
+                Exactness::Slices
+            }
             _ => Exactness::Exact,
         }
     }
@@ -123,6 +125,23 @@ impl Limits {
 
     /// Renews leases, gives back what is not used and writes what was refused, until the service has drained.
     pub async fn run(self) {
+        // A slow database delays what is written, but not the renewal of leases in Redis.
+        tokio::join!(self.renew_leases(), self.write_back());
+    }
+
+    async fn renew_leases(&self) {
+        let tasks = &self.0.services.tasks;
+        while !tasks.is_drained() {
+            let started = Instant::now();
+            self.renew().await;
+            tokio::select! {
+                () = tokio::time::sleep(RENEW_INTERVAL.saturating_sub(started.elapsed())) => {}
+                () = tasks.drained() => {}
+            }
+        }
+    }
+
+    async fn write_back(&self) {
         let tasks = &self.0.services.tasks;
         let (mut ticks, mut flushed) = (0_u64, Instant::now());
         loop {
@@ -142,14 +161,11 @@ impl Limits {
                 continue;
             }
             flushed = Instant::now();
-            refusals::flush(&self).await;
+            refusals::flush(self).await;
             if is_last {
                 return;
             }
             ticks += 1;
-            if ticks.is_multiple_of(RENEW_INTERVAL.as_secs()) {
-                self.renew().await;
-            }
             if ticks.is_multiple_of(SWEEP_INTERVAL.as_secs()) {
                 self.sweep().await;
             }
@@ -169,9 +185,12 @@ impl Limits {
         }
     }
 
-    /// Forgets organizations that use nothing of their limits.
+    /// Forgets organizations that use nothing of their limits, and makes room in those that are full.
     async fn sweep(&self) {
         let now = self.0.services.clock.now();
+        for (_, state) in self.states() {
+            state.lock().make_room();
+        }
         self.orgs().retain(|_, state| Arc::strong_count(state) > 1 || !state.lock().is_unused(now));
         refusals::sweep(self).await;
     }

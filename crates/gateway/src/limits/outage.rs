@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway_store::StoreError;
 
-use super::Limits;
+use super::{Limits, unused};
 
 /// The database counts as unreachable when an answer takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -56,6 +56,9 @@ impl Limits {
                 is_over = matches!(answer, Ok(Ok(()))) || services.tasks.is_drained();
             }
             limits.0.outage.0.store(false, Ordering::Relaxed);
+            if limits.is_sliced() {
+                unused::restore(&limits).await;
+            }
         });
     }
 }

@@ -8,7 +8,7 @@ use gateway_core::limits::{Demand, Limit, Policy, TokensUsed, Unit};
 use gateway_core::logs::{DryRunVerdict, LimitUse, LimitUses};
 
 use super::state::Wanted;
-use super::{Limits, OrgLimits, exact, slices};
+use super::{Call, Limits, OrgLimits, exact, slices};
 
 /// Where something was taken.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub struct Permit {
     /// For the average output of calls.
     key: Option<KeyId>,
     model: Option<String>,
+    choices: u64,
 }
 
 impl Permit {
@@ -54,11 +55,13 @@ impl Permit {
             spent: Vec::new(),
             key: None,
             model: None,
+            choices: 1,
         }
     }
 
-    pub(super) fn describe(&mut self, waited: Duration, key: Option<KeyId>, model: Option<&str>) {
-        (self.waited, self.key, self.model) = (waited, key, model.map(str::to_owned));
+    pub(super) fn describe(&mut self, waited: Duration, call: &Call<'_>) {
+        (self.waited, self.choices) = (waited, call.tokens.choices);
+        (self.key, self.model) = (call.facts.spender.key, call.facts.model.map(str::to_owned));
     }
 
     pub fn waited(&self) -> Duration {
@@ -117,7 +120,9 @@ impl Permit {
             }
         }));
         if let Some(model) = self.model.take().filter(|_| used.output > 0) {
-            self.org.state().lock().averages.add(self.key, &model, used.output);
+            // The average is that of one choice: an estimate multiplies it by those of its call.
+            let output = used.output.div_ceil(self.choices.max(1));
+            self.org.state().lock().averages.add(self.key, &model, output);
         }
         let held = std::mem::take(&mut self.held);
         self.release(held, |limit, wanted| used.plus(&self.spent(wanted)).demand(limit));

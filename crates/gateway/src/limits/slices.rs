@@ -10,13 +10,16 @@ use gateway_store::StoreError;
 use gateway_store::cluster::limit_permits::{self, PermitRequest};
 use gateway_store::cluster::limit_slices::{self, SliceRequest};
 
+use super::admission::short_for_now;
 use super::permit::{Held, Permit, Source};
-use super::state::{NodeLease, Request, Short, State, Wanted};
+use super::state::{NodeLease, RefusedFetch, Request, Short, State, Wanted};
 use super::{Limits, OrgLimits};
 
 /// Attempts for one call: other calls of this node may use up what was fetched for it.
 const MAX_ROUNDS: usize = 3;
 const CONCURRENT_RETRY: Duration = Duration::from_secs(1);
+/// How long a refused fetch stands for those that would ask for as much: calls over a limit do not queue for the database.
+const REFUSED_MS: i64 = 50;
 
 /// Why a call cannot be admitted from what the node has.
 enum Lacking {
@@ -45,7 +48,10 @@ pub async fn take(limits: &Limits, org: &Arc<OrgLimits>, request: &Arc<Request>)
 
 /// One call of an organization at a time fetches slices. None if the node has to go on with its part.
 async fn fetch(limits: &Limits, org: &Arc<OrgLimits>, request: &Request) -> Option<Result<Permit, Short>> {
-    let _guard = limits.lock_in_time(&org.state().fetching).await?;
+    let Some(_guard) = limits.lock_in_time(&org.state().fetching).await else {
+        // The database answers, but too many calls ask it.
+        return (!limits.is_cut_off()).then(|| Err(short_for_now(org, &request.wanted[0])));
+    };
     // Another call may have found out while this one waited.
     if limits.is_cut_off() {
         return None;
@@ -80,7 +86,8 @@ async fn fetch_until_admitted(
             return Ok(Err(short));
         }
     }
-    Err(StoreError::Other("concurrent calls used up what was fetched".into()))
+    // Concurrent calls used up what was fetched.
+    Ok(Err(short_for_now(org, &request.wanted[0])))
 }
 
 /// Admits the call from what the node has. `refused`: limits in dry run that would refuse the call.
@@ -171,7 +178,13 @@ fn check(
     if let Some(capacity) = limit.definition.concurrent {
         has_enough &= number(entry.account.running()) < lease.permits_beside(floor.of(capacity));
     }
-    Ok(has_enough)
+    match lease.refused {
+        Some(RefusedFetch { until, shortage }) if !has_enough && now.0 < until => {
+            let needed = wanted.demand.of(shortage.unit);
+            if needed >= shortage.needed { Err(Shortage { needed, ..shortage }) } else { Ok(false) }
+        }
+        _ => Ok(has_enough),
+    }
 }
 
 /// Takes slices for the given limits, of all or of none. Returns the limit that has too little.
@@ -234,6 +247,7 @@ async fn fetch_slices(
                     left: slice.left.saturating_add(credit),
                     wait: Some(wait.max(Duration::from_millis(1))),
                 };
+                entry.lease.refused = Some(RefusedFetch { until: now.0 + REFUSED_MS, shortage });
                 let short = Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage };
                 worst = Some(short.worse(worst.take()));
             }
@@ -283,6 +297,7 @@ async fn fetch_permits(
             let limit = u64::try_from(asked.capacity).unwrap_or(0);
             let wait = Some(CONCURRENT_RETRY);
             let shortage = Shortage { unit: Unit::Concurrent, limit, needed: 1, left: 0, wait };
+            entry.lease.refused = Some(RefusedFetch { until: now.0 + REFUSED_MS, shortage });
             short = Some(Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage });
         }
     }

@@ -17,6 +17,8 @@ use super::{BucketUsage, OrgLimits};
 
 /// Buckets of all limits of an organization on a node.
 const MAX_ORG_BUCKETS: usize = 200_000;
+/// Buckets that the limit with the most of them gives up before the largest one is looked for again.
+const ROOM_STEP: usize = 500;
 
 #[derive(Default)]
 pub struct OrgState {
@@ -75,6 +77,15 @@ pub struct NodeLease {
     /// the other nodes go on.
     pub unreserved: i64,
     pub used_at: i64,
+    pub refused: Option<RefusedFetch>,
+}
+
+/// The store had too little the last time it was asked.
+#[derive(Clone, Copy)]
+pub struct RefusedFetch {
+    /// Until then a call that needs as much is refused without being asked for.
+    pub until: i64,
+    pub shortage: Shortage,
 }
 
 /// What a call wants of one limit.
@@ -161,6 +172,24 @@ impl State {
         EntryPlace { limit: index, entry }
     }
 
+    /// Makes room in a full state: the limits with the most subjects give up those that were used least recently, so that
+    /// a limit with few of them holds too.
+    pub fn make_room(&mut self) {
+        if self.buckets < MAX_ORG_BUCKETS {
+            return;
+        }
+        while self.buckets > MAX_ORG_BUCKETS / 10 * 9 {
+            let Some((_, largest)) = self.accounts.iter_mut().max_by_key(|(_, accounts)| accounts.len())
+            else {
+                return;
+            };
+            for _ in 0..ROOM_STEP.min(largest.len()) {
+                largest.remove_oldest(|entry| entry.account.is_held());
+                self.buckets -= 1;
+            }
+        }
+    }
+
     fn at(&mut self, place: EntryPlace) -> &mut Entry {
         self.accounts[place.limit].1.at(place.entry)
     }
@@ -204,7 +233,7 @@ impl State {
             account.note_class(limit, request.class.as_deref(), now);
             let floor = account.floor(limit, request.class.as_deref(), now);
             let mut would_refuse = false;
-            if let Err(shortage) = account.check(&demand(wanted), floor) {
+            if let Err(shortage) = account.check(&wanted.demand, floor, nodes) {
                 would_refuse = !limit.is_enforced();
                 if !would_refuse {
                     let short = Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage };

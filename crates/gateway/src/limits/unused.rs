@@ -1,7 +1,7 @@
 //! What a node does not use of shared buckets goes back to PostgreSQL: slices, and permits of concurrent calls.
 
 use gateway_core::limits::Unit;
-use gateway_store::cluster::limit_permits::{self, PermitRequest};
+use gateway_store::cluster::limit_permits::{self, HeldPermits, PermitRequest};
 use gateway_store::cluster::limit_slices::{self, Returned};
 
 use super::Limits;
@@ -97,5 +97,32 @@ fn unused(limits: &Limits, state: &mut State, all: bool) -> (Vec<Returned>, Vec<
 pub async fn renew(limits: &Limits) {
     if let Err(error) = limit_permits::renew(&limits.0.services.db, limits.0.peers.node_name()).await {
         tracing::debug!(%error, "cannot renew permits; retrying");
+    }
+}
+
+/// After an outage: permits of calls that run may be gone, because their lease ended or the database lost its unlogged
+/// tables. They are recorded again, so that the other nodes see them.
+pub async fn restore(limits: &Limits) {
+    let services = &limits.0.services;
+    for (org, state) in limits.states() {
+        let _guard = state.fetching.lock().await;
+        let held: Vec<HeldPermits> = {
+            let state = state.lock();
+            let recorded = state.recorded_permits.iter().filter(|(_, held)| **held < i64::MAX);
+            recorded
+                .map(|((limit, bucket), held)| HeldPermits {
+                    limit: *limit,
+                    bucket: bucket.to_string(),
+                    held: *held,
+                })
+                .collect()
+        };
+        if held.is_empty() {
+            continue;
+        }
+        let restored = limit_permits::restore(&services.db, limits.0.peers.node_name(), &held);
+        if let Err(error) = limits.in_time(Box::pin(restored)).await {
+            tracing::debug!(%error, %org, "cannot record permits again after an outage");
+        }
     }
 }

@@ -292,6 +292,52 @@ async fn calls_do_not_wait_while_the_database_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_without_the_database_have_a_part_each() {
+    let database = fresh_postgres().await;
+    let (forwarder, through) = TcpForwarder::to_database(&database).await;
+    let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), MANY_CALLS];
+    let cluster = Cluster::start_each(database, &[node.clone(), node]).await;
+    cluster.limit(json!({"name": "one", "models": ["one"], "requests": 1, "window": "day"})).await;
+    cluster.limit(json!({"name": "c", "models": ["c"], "concurrent": 2})).await;
+    cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
+    wait_for_limit(&cluster, "warm").await;
+    forwarder.cut();
+    // A part is at least one call, which is never larger than the limit.
+    for node in 0..2 {
+        ask(&cluster, node, "one").send().await.expect(200);
+        ask(&cluster, node, "one").send().await.expect_error(429, "rate_limited");
+    }
+    for _ in 0..2 {
+        cluster.upstream.push(Reply::no_response());
+    }
+    let before = cluster.upstream.arrivals().len();
+    let held = [0, 1].map(|node| tokio::spawn(ask(&cluster, node, "c").try_send()));
+    cluster.upstream.wait_for_requests(before + 2, Duration::from_secs(20)).await;
+    for node in 0..2 {
+        ask(&cluster, node, "c").send().await.expect_error(429, "rate_limited");
+    }
+    for call in held {
+        call.abort();
+    }
+}
+
+/// A node that last saw the permits of another one does not take them for its own.
+async fn end_calls_of_another_node(cluster: &Cluster) {
+    let signal = Signal::new();
+    for _ in 0..2 {
+        cluster.upstream.push(Reply::json(200, "{}").wait_before_head(&signal));
+    }
+    let before = cluster.upstream.arrivals().len();
+    let held = [0, 0].map(|node| tokio::spawn(ask(cluster, node, "c").send()));
+    cluster.upstream.wait_for_requests(before + 2, Duration::from_secs(20)).await;
+    ask(cluster, 1, "c").send().await.expect_error(429, "rate_limited");
+    signal.notify();
+    for call in held {
+        call.await.unwrap().expect(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_while_redis_is_gone_and_when_it_is_back() {
     let mut url = url::Url::parse(&redis()).unwrap();
     let to = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(6379));
@@ -302,11 +348,16 @@ async fn limits_hold_while_redis_is_gone_and_when_it_is_back() {
     let cluster = Cluster::start(2, &[("GATEWAY_REDIS_URL", &through)]).await;
     wait_for_redis(&cluster, "ok").await;
     cluster.limit(json!({"name": "l", "models": ["m"], "requests": 40, "window": "day"})).await;
+    cluster.limit(json!({"name": "c", "models": ["c"], "concurrent": 2})).await;
     cluster.limit(json!({"name": "warm", "models": ["warm"], "requests": 1000, "window": "day"})).await;
     wait_for_limit(&cluster, "warm").await;
     assert_eq!(admitted(&cluster, "m", 10).await, 20);
+    end_calls_of_another_node(&cluster).await;
+    assert_eq!(cluster.exactness().await, "exact");
     forwarder.cut();
     wait_for_redis(&cluster, "down").await;
+    assert_eq!(cluster.exactness().await, "slices");
+    ask(&cluster, 1, "c").send().await.expect(200);
     let without = admitted(&cluster, "m", 40).await;
     assert!((20..=45).contains(&without), "the database has a bucket of its own: {without}");
     forwarder.open();

@@ -208,23 +208,14 @@ fn bucket(limit: LimitId, unit: &'static str, capacity: u64, amount: u64) -> Buc
         capacity,
         window: DAY,
         amount,
-        floor: 0,
         enforced: true,
         class: None,
-        reserved_for: Vec::new(),
+        reserved: Vec::new(),
     }
 }
 
 fn permit(limit: LimitId, capacity: u64) -> PermitTake {
-    PermitTake {
-        limit,
-        bucket: String::new(),
-        capacity,
-        floor: 0,
-        enforced: true,
-        class: None,
-        reserved_for: Vec::new(),
-    }
+    PermitTake { limit, bucket: String::new(), capacity, enforced: true, class: None, reserved: Vec::new() }
 }
 
 fn settled(limit: LimitId, give_back: i64) -> BucketSettle {
@@ -278,8 +269,7 @@ async fn a_reserved_share_is_for_its_class_unless_it_is_idle() {
         let mut bucket = bucket(limit, "tokens", 100, amount);
         bucket.class = class.map(str::to_owned);
         if class != Some("prod") {
-            bucket.floor = 70;
-            bucket.reserved_for = vec!["prod".to_owned()];
+            bucket.reserved = vec![("prod".to_owned(), 70), ("night".to_owned(), 20)];
         }
         redis::take(&client, org, "call", &[bucket], &[]).await.unwrap().ok
     };
@@ -330,8 +320,7 @@ async fn permits_are_kept_for_a_class_in_redis() {
         let mut permit = permit(limit, 10);
         permit.class = class.map(str::to_owned);
         if class.is_none() {
-            permit.floor = 7;
-            permit.reserved_for = vec!["prod".to_owned()];
+            permit.reserved = vec![("prod".to_owned(), 7), ("night".to_owned(), 2)];
         }
         let taken = redis::take(&client, org, call, &[], &[permit]).await.unwrap();
         (taken.ok, taken.permits[0].fits, taken.permits[0].held)

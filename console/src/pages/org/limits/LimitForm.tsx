@@ -154,7 +154,7 @@ export function LimitForm({ limit, initial = {}, names, onClose }: LimitFormProp
           <Input value={className} placeholder="none" onChange={(event) => setClassName(event.target.value)} />
         </Field>
         <Field label="Its share, %">
-          <Input type="number" min={1} max={100} step="any" value={share} placeholder="none" onChange={(event) => setShare(event.target.value)} />
+          <Input type="number" min={1} max={99.9} step="any" value={share} placeholder="none" onChange={(event) => setShare(event.target.value)} />
         </Field>
       </div>
       <div className="grid gap-3 sm:grid-cols-2">

@@ -141,16 +141,16 @@ fn a_call_fits_all_units_or_none() {
     let limit = limit(r#"{"name": "l", "requests": 10, "tokens": 100, "concurrent": 2}"#);
     let mut account = Account::new(&limit, Timestamp(0));
     account.take(&demand(90), Timestamp(0));
-    let short = account.check(&demand(20), Floor(0)).unwrap_err();
+    let short = account.check(&demand(20), Floor(0), 1).unwrap_err();
     assert_eq!((short.unit, short.limit, short.needed, short.left), (Unit::Tokens, 100, 20, 10));
     assert_eq!(short.wait, Some(Duration::from_secs(6)));
-    assert_eq!(account.check(&demand(101), Floor(0)).unwrap_err().wait, None, "it never fits");
+    assert_eq!(account.check(&demand(101), Floor(0), 1).unwrap_err().wait, None, "it never fits");
     account.take(&demand(5), Timestamp(0));
-    let short = account.check(&demand(1), Floor(0)).unwrap_err();
+    let short = account.check(&demand(1), Floor(0), 1).unwrap_err();
     assert_eq!((short.unit, short.left), (Unit::Concurrent, 0));
     account.settle(&demand(90), &demand(10), Timestamp(0));
     account.release();
-    assert_eq!(account.check(&demand(80), Floor(0)), Ok(()));
+    assert_eq!(account.check(&demand(80), Floor(0), 1), Ok(()));
     let left: Vec<i64> = account.readings().map(|reading| reading.left).collect();
     assert_eq!(left, [8, 85, 1], "requests stay counted");
 }
@@ -164,13 +164,51 @@ fn a_share_is_kept_for_its_class_unless_it_is_idle() {
     account.note_class(&limit, Some("prod"), Timestamp(0));
     let floor = account.floor(&limit, other, Timestamp(1));
     assert_eq!(floor, Floor(700_000));
-    assert_eq!(account.check(&demand(30), floor), Ok(()));
-    assert!(account.check(&demand(31), floor).is_err());
+    assert_eq!(account.check(&demand(30), floor, 1), Ok(()));
+    assert!(account.check(&demand(31), floor, 1).is_err());
     assert_eq!(account.floor(&limit, Some("prod"), Timestamp(1)), Floor(0), "the class itself goes on");
     assert_eq!(account.floor(&limit, None, Timestamp(10_000)), Floor(0), "idle again");
     account.take(&demand(81), Timestamp(10_000));
+    account.refill(Timestamp(19_999));
     assert_eq!(account.floor(&limit, None, Timestamp(19_999)), Floor(700_000), "it was below a fifth");
     assert_eq!(account.floor(&limit, None, Timestamp(20_000)), Floor(0));
+    // A bucket that stays low keeps its shares, however long nobody is admitted.
+    let day = self::limit(r#"{"name": "l", "tokens": 100, "window": "day", "reserve": {"prod": 0.7}}"#);
+    let mut account = Account::new(&day, Timestamp(0));
+    account.take(&demand(85), Timestamp(0));
+    account.refill(Timestamp(600_000));
+    assert_eq!(account.floor(&day, None, Timestamp(600_000)), Floor(700_000));
+}
+
+#[test]
+fn nodes_that_do_not_see_each_other_have_a_part_each() {
+    let limit = limit(r#"{"name": "l", "tokens": 100, "concurrent": 5}"#);
+    let mut account = Account::new(&limit, Timestamp(0));
+    assert!(account.check(&demand(40), Floor(0), 3).is_ok(), "a full bucket serves a call above the part");
+    assert_eq!(account.check(&demand(101), Floor(0), 3).unwrap_err().wait, None, "it never fits");
+    account.take(&demand(40).times(3), Timestamp(0));
+    let short = account.check(&demand(40), Floor(0), 3).unwrap_err();
+    assert_eq!((short.unit, short.needed), (Unit::Tokens, 40));
+    assert_eq!(short.wait, Some(Duration::from_secs(72)), "until it is full again");
+    // Five calls at the same time are one for each of three nodes, and always one.
+    let short = account.check(&demand(0), Floor(0), 3).unwrap_err();
+    assert_eq!(short.unit, Unit::Concurrent);
+    account.release();
+    assert!(account.check(&demand(0), Floor(0), 9).is_ok());
+}
+
+#[test]
+fn calls_of_other_nodes_are_shown_and_not_counted_as_own() {
+    let limit = limit(r#"{"name": "l", "concurrent": 5}"#);
+    let mut account = Account::new(&limit, Timestamp(0));
+    let left = |account: &Account| account.reading(Unit::Concurrent).unwrap().left;
+    account.begin();
+    account.set_running_everywhere(4);
+    assert_eq!((account.running(), left(&account)), (1, 1));
+    account.release();
+    assert!(account.is_unused());
+    account.take(&demand(0), Timestamp(0));
+    assert_eq!((account.running(), left(&account)), (1, 4), "what was known of the others is old");
 }
 
 #[test]

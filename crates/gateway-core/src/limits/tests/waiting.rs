@@ -143,3 +143,25 @@ fn the_least_recently_used_leaves_first() {
     lru.entry(&5, || 50, |_| true);
     assert_eq!(lru.peek(&2), None, "if all are held, the last leaves");
 }
+
+#[test]
+fn the_oldest_can_be_removed_and_the_others_stay_in_order() {
+    let mut lru = Lru::new(100);
+    for key in 0..6 {
+        lru.entry(&key, || key * 10, |_| false);
+    }
+    lru.get(&1);
+    lru.remove_oldest(|_| false);
+    lru.remove_oldest(|value| *value == 20);
+    let order = |lru: &Lru<i32, i32>| lru.iter().map(|(key, _)| *key).collect::<Vec<_>>();
+    assert_eq!(order(&lru), [1, 5, 4, 2], "0 was the oldest, and 2 is held");
+    lru.entry(&7, || 70, |_| false);
+    assert_eq!([1, 2, 4, 5, 7].map(|key| lru.get(&key).copied()), [10, 20, 40, 50, 70].map(Some));
+    assert_eq!(order(&lru), [7, 5, 4, 2, 1]);
+    for _ in 0..6 {
+        lru.remove_oldest(|_| false);
+    }
+    assert!(lru.is_empty() && order(&lru).is_empty());
+    lru.entry(&9, || 90, |_| false);
+    assert_eq!(order(&lru), [9]);
+}

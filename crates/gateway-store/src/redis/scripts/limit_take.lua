@@ -1,7 +1,7 @@
 -- Takes from every bucket and permit of a call, or from none. All times are milliseconds of the server's clock.
--- KEYS: buckets, then permits, then the classes of these permits. ARGV: lease of a permit, id of the call, number of buckets; for each bucket capacity,
--- window, amount, floor, whether it is enforced, class of the call, classes that the floor is reserved for (separated by
--- commas); for each permit capacity, whether it is enforced, floor, class of the call, classes of the floor.
+-- KEYS: buckets, then permits, then the classes of these permits. ARGV: lease of a permit, id of the call, number of
+-- buckets; for each bucket capacity, window, amount, whether it is enforced, class of the call, what is kept for other
+-- classes (as prod=30,batch=10); for each permit capacity, whether it is enforced, class of the call, what is kept.
 -- A bucket is a hash: v, its level times the window, so that a refill is a whole number; c and w, the capacity and window
 -- that v was counted with; t, when; low, when it is or was last below a fifth; k:<class>, when the class last used it. The
 -- classes of permits are a hash with low and k:<class>.
@@ -21,27 +21,29 @@ local function level(key, capacity, window)
   return v
 end
 
-local function is_idle(key, classes)
+-- What must stay for other classes: the shares of those that are not idle, or of all if little is or was left.
+local function kept(key, shares, is_low)
+  if shares == '' then return 0 end
   local low = redis.call('HGET', key, 'low')
-  if low and now - tonumber(low) < IDLE then return false end
-  for class in string.gmatch(classes, '[^,]+') do
-    local at = redis.call('HGET', key, 'k:' .. class)
-    if at and now - tonumber(at) < IDLE then return false end
+  local all = is_low or (low and now - tonumber(low) < IDLE)
+  local sum = 0
+  for class, amount in string.gmatch(shares, '([^,=]+)=(%d+)') do
+    local at = not all and redis.call('HGET', key, 'k:' .. class)
+    if all or (at and now - tonumber(at) < IDLE) then sum = sum + tonumber(amount) end
   end
-  return true
+  return sum
 end
 
 local ok = true
 local found = {}
 for i = 1, buckets do
-  local at = 3 + (i - 1) * 7
+  local at = 3 + (i - 1) * 6
   local b = {
     key = KEYS[i], capacity = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), amount = tonumber(ARGV[at + 3]),
-    floor = tonumber(ARGV[at + 4]), enforced = ARGV[at + 5] == '1', class = ARGV[at + 6],
+    enforced = ARGV[at + 4] == '1', class = ARGV[at + 5],
   }
   b.v = level(b.key, b.capacity, b.window)
-  local need = b.amount
-  if b.floor > 0 and not is_idle(b.key, ARGV[at + 7]) then need = need + b.floor end
+  local need = b.amount + kept(b.key, ARGV[at + 6], b.v * 5 < b.capacity * b.window)
   b.wait = 0
   if b.amount > 0 then b.wait = math.max(0, math.ceil((need * b.window - b.v) / b.capacity)) end
   if b.wait > 0 and b.enforced then ok = false end
@@ -51,16 +53,14 @@ end
 local permits = {}
 local count = (#KEYS - buckets) / 2
 for i = 1, count do
-  local at = 3 + buckets * 7 + (i - 1) * 5
+  local at = 3 + buckets * 6 + (i - 1) * 4
   local p = {
     key = KEYS[buckets + i], classes = KEYS[buckets + count + i], capacity = tonumber(ARGV[at + 1]),
-    enforced = ARGV[at + 2] == '1', floor = tonumber(ARGV[at + 3]), class = ARGV[at + 4],
+    enforced = ARGV[at + 2] == '1', class = ARGV[at + 3], shares = ARGV[at + 4],
   }
   redis.call('ZREMRANGEBYSCORE', p.key, '-inf', now)
   p.held = redis.call('ZCARD', p.key)
-  local need = 1
-  if p.floor > 0 and not is_idle(p.classes, ARGV[at + 5]) then need = need + p.floor end
-  p.fits = p.held + need <= p.capacity
+  p.fits = p.held + 1 + kept(p.classes, p.shares, p.held * 5 > p.capacity * 4) <= p.capacity
   if not p.fits and p.enforced then ok = false end
   permits[#permits + 1] = p
 end
@@ -90,7 +90,7 @@ for _, p in ipairs(permits) do
     redis.call('PEXPIRE', p.key, lease)
     p.held = p.held + 1
   end
-  if p.class ~= '' or p.floor > 0 then
+  if p.class ~= '' or p.shares ~= '' then
     if p.class ~= '' then redis.call('HSET', p.classes, 'k:' .. p.class, now) end
     if p.held * 5 > p.capacity * 4 then redis.call('HSET', p.classes, 'low', now) end
     redis.call('PEXPIRE', p.classes, 2 * IDLE)

@@ -90,6 +90,10 @@ impl Record {
 
     /// The usage as reported by the provider, or an estimate if a model responded without a report.
     fn usage(&self, reading: &MeterReading) -> (Option<Usage>, bool) {
+        // A stored response that is read again has the usage of the call that made it.
+        if matches!(self.request.method.as_str(), "GET" | "HEAD" | "DELETE") {
+            return (None, false);
+        }
         if reading.usage.is_some() {
             // The report of a response that ended early may lag behind the text that was sent.
             let (usage, is_estimated) = reading.finalize_usage(|| 0);

@@ -64,4 +64,10 @@ impl Cluster {
         let path = self.in_org("/limits");
         self.manage(0, Method::POST, &path).json(definition).send().await.expect(201);
     }
+
+    /// How close to their limits all nodes stay, as the API of the first one says.
+    pub async fn exactness(&self) -> String {
+        let list = self.manage(0, Method::GET, &self.in_org("/limits")).send().await.expect(200);
+        list["exactness"].as_str().unwrap().to_owned()
+    }
 }
