@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use http::Version;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,6 +23,7 @@ use super::dispatch::Dispatcher;
 use super::guarded_body::GuardedBody;
 use super::lingering_close::LingeringClose;
 use super::request_futures::RequestFutures;
+use super::stream_body::{OpenStreams, SentBody};
 use crate::connections::OpenConnection;
 use crate::write_timeout::WriteTimeoutIo;
 
@@ -116,13 +118,21 @@ pub async fn serve(
             }
         },
     };
-    let state = &open.state;
+    let (state, streams) = (&open.state, &OpenStreams::default());
     let service = service_fn(|request: Request<Incoming>| {
         let active = state.begin_request(request.version());
+        let streams = (request.version() == Version::HTTP_2).then(|| streams.clone());
         let handling = futures.handle(&dispatcher, peer, request);
         async move {
+            let response = handling.await;
             // The connection is busy until the body has been sent or dropped.
-            Ok::<_, Infallible>(handling.await.map(|body| GuardedBody::new(body, active)))
+            Ok::<_, Infallible>(response.map(|body| {
+                let body = GuardedBody::new(body, active);
+                match streams {
+                    Some(streams) => SentBody::Stream(streams.add(body, write_timeout)),
+                    None => SentBody::Http1(body),
+                }
+            }))
         }
     });
     let reader = Arc::clone(state);
@@ -176,6 +186,7 @@ pub async fn serve(
             }
             (idle, _) => now + idle_timeout.saturating_sub(idle.unwrap_or_default()),
         };
+        let next = if streams.drop_stalled(now) { next.min(now + write_timeout / 4) } else { next };
         timer.as_mut().reset(next);
     }
 }

@@ -10,6 +10,7 @@ mod errors;
 mod guarded_body;
 mod lingering_close;
 mod request_futures;
+mod stream_body;
 mod tls;
 mod worker;
 

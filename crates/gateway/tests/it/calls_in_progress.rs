@@ -7,8 +7,11 @@ use gateway::calls_in_progress::CallInProgress;
 use http::Method;
 use serde_json::json;
 
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
 use crate::on_both;
-use crate::support::{Account, ProxyFixture, RawConnection, TestApp, request};
+use crate::support::{Account, Backend, ProxyFixture, RawConnection, TestApp, request};
 use crate::upstream::Reply;
 
 /// Of these, an organization alone has fourteen.
@@ -143,3 +146,28 @@ on_both!(calls_of_the_playground_and_of_mcp_take_of_the_share, [CALLS], |app| as
     drop(held);
     until_running(&app, 0).await;
 });
+
+/// hyper asks for data only while the window of a client has room.
+#[tokio::test]
+async fn a_client_of_http2_that_grants_no_window_does_not_hold_its_call() {
+    let settings = [
+        ("GATEWAY_PROXY_TIMEOUT_MS", "2000"),
+        ("GATEWAY_HEAD_TIMEOUT_MS", "1000"),
+        ("GATEWAY_IDLE_TIMEOUT_MS", "1000"),
+    ];
+    let proxy = ProxyFixture::start_with(Backend::Sqlite, &settings).await;
+    proxy.upstream.push(Reply::json(200, &"x".repeat(100_000)));
+    let stream = tokio::net::TcpStream::connect(proxy.app.address).await.unwrap();
+    let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(0);
+    let (mut sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::post(format!("http://gateway.test{CHAT}"))
+        .header("x-gateway-key", &proxy.ada.api_key)
+        .header("x-gateway-provider", "openai")
+        .body(Full::new(bytes::Bytes::from_static(BODY.as_bytes())))
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!((response.status().as_u16(), running(&proxy.app)), (200, 1));
+    until_running(&proxy.app, 0).await;
+}
