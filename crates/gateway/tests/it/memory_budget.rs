@@ -101,6 +101,18 @@ on_both!(one_organization_cannot_use_up_the_memory, [SMALL_BUDGET], |app| async 
     answer.raw(chat(MIB)).send().await.expect(200);
 });
 
+on_both!(the_response_of_the_sandbox_is_reserved, [SMALL_BUDGET], |app| async move {
+    let ada = app.signup("acme").await;
+    let embed = |inputs: usize| {
+        let call = app.call(Method::POST, "/v1/embeddings").key(&ada.api_key);
+        let body = json!({"model": "sandbox-embed", "input": vec!["a"; inputs]}).to_string();
+        call.header("x-gateway-provider", "sandbox").raw(body)
+    };
+    embed(2_048).send().await.expect(503);
+    embed(100).send().await.expect(200);
+    until_all_released(&app).await;
+});
+
 on_both!(
     a_body_that_cannot_be_held_is_refused_before_it_is_sent,
     [SMALL_BUDGET, ENTERPRISE],

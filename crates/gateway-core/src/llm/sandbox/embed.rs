@@ -3,13 +3,19 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::request::model_of;
-use super::{SandboxBody, SandboxError, json_body, tokens};
+use super::{SandboxBody, SandboxError, tokens};
 
 const DEFAULT_DIMENSIONS: u64 = 256;
 const MAX_DIMENSIONS: u64 = 4096;
+const MAX_INPUTS: usize = 2048;
+/// Of all vectors together. As many inputs as there may be have vectors of the usual length.
+const MAX_NUMBERS: usize = 512 << 10;
+/// Digits of a number and its comma.
+const BYTES_PER_NUMBER: usize = 22;
 
 pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, SandboxError> {
     let model = model_of(body)?;
@@ -31,21 +37,99 @@ pub(super) fn embeddings(body: &Value) -> Result<SandboxBody, SandboxError> {
             return Err(SandboxError::field("encoding_format", "encoding_format must be float or base64."));
         }
     };
+    let dimensions = usize::try_from(dimensions).unwrap_or_default();
     let inputs = inputs(body.get("input").unwrap_or(&Value::Null))?;
-    let mut data = Vec::new();
-    for (index, input) in inputs.iter().enumerate() {
-        let vector = embed(input, usize::try_from(dimensions).unwrap_or_default());
-        let embedding = if as_base64 {
-            let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-            json!(STANDARD.encode(bytes))
-        } else {
-            vector.iter().map(|number| json!(number)).collect()
-        };
-        data.push(json!({"object": "embedding", "index": index, "embedding": embedding}));
+    if inputs.len().saturating_mul(dimensions) > MAX_NUMBERS {
+        return Err(SandboxError::field(
+            "dimensions",
+            &format!(
+                "{} inputs of {dimensions} dimensions are too many: the sandbox returns at most {MAX_NUMBERS} \
+                 numbers in all.",
+                inputs.len()
+            ),
+        ));
     }
+    let embeddings = inputs.iter().enumerate().map(|(index, input)| {
+        let vector = embed(input, dimensions);
+        let vector = if as_base64 {
+            let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+            Vector::Base64(STANDARD.encode(bytes))
+        } else {
+            Vector::Numbers(vector)
+        };
+        Embedding { object: "embedding", index, vector }
+    });
+    let data: Vec<Embedding> = embeddings.collect();
     let used: usize = inputs.iter().map(Input::tokens).sum();
-    let usage = json!({"prompt_tokens": used, "total_tokens": used});
-    Ok(json_body(&json!({"object": "list", "data": data, "model": model, "usage": usage})))
+    let usage = Usage { prompt_tokens: used, total_tokens: used };
+    // No tree of the numbers, which takes many times their memory.
+    serde_json::to_vec(&Embeddings { object: "list", data, model, usage })
+        .map(SandboxBody::Json)
+        .map_err(|error| SandboxError::new(format!("The embeddings could not be encoded: {error}")))
+}
+
+/// About the length of the response to such a body, or more, from a glance at it.
+pub(super) fn expected_bytes(body: &[u8]) -> usize {
+    let names_dimensions = memchr::memmem::find(body, b"\"dimensions\"").is_some();
+    let dimensions = if names_dimensions { MAX_DIMENSIONS } else { DEFAULT_DIMENSIONS };
+    let dimensions = usize::try_from(dimensions).unwrap_or_default();
+    let numbers = max_inputs(body).min(MAX_INPUTS).saturating_mul(dimensions);
+    numbers.min(MAX_NUMBERS) * BYTES_PER_NUMBER
+}
+
+/// Texts and lists of tokens that a comma follows, and one.
+fn max_inputs(body: &[u8]) -> usize {
+    let (mut count, mut last) = (1, b' ');
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => (is_text, last) = (!is_text, b'"'),
+            _ if is_text => {}
+            b' ' | b'\t' | b'\n' | b'\r' => {}
+            b',' if matches!(last, b'"' | b']') => (count, last) = (count + 1, b','),
+            _ => last = *byte,
+        }
+    }
+    count
+}
+
+#[derive(Serialize)]
+struct Embeddings {
+    object: &'static str,
+    data: Vec<Embedding>,
+    model: String,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Embedding {
+    object: &'static str,
+    index: usize,
+    #[serde(rename = "embedding")]
+    vector: Vector,
+}
+
+enum Vector {
+    Numbers(Vec<f32>),
+    Base64(String),
+}
+
+impl Serialize for Vector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            // With as many digits as a JSON tree gives them.
+            Self::Numbers(numbers) => serializer.collect_seq(numbers.iter().map(|number| f64::from(*number))),
+            Self::Base64(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: usize,
+    total_tokens: usize,
 }
 
 enum Input {
@@ -76,7 +160,8 @@ fn inputs(input: &Value) -> Result<Vec<Input>, SandboxError> {
     if let Some(single) = one(input) {
         return Ok(vec![single]);
     }
-    let list = input.as_array().filter(|list| !list.is_empty() && list.len() <= 2048).ok_or_else(wrong)?;
+    let list =
+        input.as_array().filter(|list| !list.is_empty() && list.len() <= MAX_INPUTS).ok_or_else(wrong)?;
     list.iter().map(|value| one(value).ok_or_else(wrong)).collect()
 }
 
@@ -125,6 +210,7 @@ fn fnv(words: impl Iterator<Item = u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn vectors(body: &Value) -> Vec<Vec<f64>> {
         let Ok(SandboxBody::Json(reply)) = embeddings(body) else { panic!("refused: {body}") };
@@ -165,6 +251,47 @@ mod tests {
         let floats = &vectors(&json!({"model": "m", "input": "hi there"}))[0];
         assert!(numbers.iter().zip(floats).all(|(a, b)| (a - b).abs() < 1e-7) && numbers.len() == 256);
         assert_eq!(reply["usage"], json!({"prompt_tokens": 2, "total_tokens": 2}));
+    }
+
+    #[test]
+    fn the_numbers_of_all_vectors_are_bounded() {
+        let many = |count: usize| json!({"model": "m", "input": vec!["hello"; count]});
+        let SandboxBody::Json(reply) = embeddings(&many(2048)).ok().unwrap() else { panic!() };
+        let expected = expected_bytes(many(2048).to_string().as_bytes());
+        assert!(expected >= reply.len(), "{expected} for {}", reply.len());
+        let wide = |count: usize| {
+            let mut body = many(count);
+            body["dimensions"] = json!(4096);
+            body
+        };
+        assert!(embeddings(&wide(128)).is_ok());
+        let Err(error) = embeddings(&wide(129)) else { panic!("accepted") };
+        assert_eq!((error.status, error.param), (400, Some("dimensions")));
+        assert!(error.message.contains("at most 524288 numbers"), "{}", error.message);
+    }
+
+    #[test]
+    fn the_inputs_are_counted_without_a_parser() {
+        for (body, count) in [
+            (r#"{"input":"a, \"b\", c"}"#, 1),
+            (r#"{"input":["a", "b" , "c,d"]}"#, 3),
+            (r#"{"input":[1, 2, 3]}"#, 1),
+            (r#"{"input":[[1, 2], [3]]}"#, 2),
+        ] {
+            assert_eq!(max_inputs(body.as_bytes()), count, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_body_is_the_same_as_that_of_a_tree() {
+        let body = json!({"model": "m", "input": ["hello there", "b"], "dimensions": 3});
+        let Ok(SandboxBody::Json(reply)) = embeddings(&body) else { panic!() };
+        let numbers = |text: &str| embed(&Input::Text(text.to_owned()), 3);
+        let tree = json!({"object": "list", "data": [
+            {"object": "embedding", "index": 0, "embedding": numbers("hello there")},
+            {"object": "embedding", "index": 1, "embedding": numbers("b")},
+        ], "model": "m", "usage": {"prompt_tokens": 4, "total_tokens": 4}});
+        assert_eq!(String::from_utf8(reply).unwrap(), tree.to_string());
     }
 
     #[test]

@@ -19,6 +19,9 @@ use sha2::{Digest, Sha256};
 /// The listed models. Any other name is accepted too.
 pub const MODELS: [&str; 3] = ["sandbox-small", "sandbox-large", "sandbox-embed"];
 
+/// The usual length of an event of a stream.
+const BYTES_PER_CHUNK: usize = 512;
+
 /// The `X-Sandbox-*` headers of a request, not yet parsed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SandboxDirectives<'a> {
@@ -86,6 +89,17 @@ pub fn respond(method: &str, path: &str, directives: &SandboxDirectives<'_>, bod
         },
         Err(error) => error.into_response(parsed.delay),
     }
+}
+
+/// About the length of the response, or more, from a glance at the request: it decides where the response is made and how
+/// much memory is reserved for it meanwhile.
+pub fn expected_response_bytes(path: &str, directives: &SandboxDirectives<'_>, body: &[u8]) -> usize {
+    if path == "/v1/embeddings" {
+        return embed::expected_bytes(body);
+    }
+    let chunks: usize = directives.chunks.and_then(|text| text.trim().parse().ok()).unwrap_or_default();
+    let words = directives.reply.map_or(0, |reply| reply.matches(' ').count());
+    chunks.max(words).min(request::MAX_CHUNKS) * BYTES_PER_CHUNK + BYTES_PER_CHUNK
 }
 
 fn route(
@@ -182,7 +196,7 @@ impl<'a> ParsedDirectives<'a> {
         let chunks = match directives.chunks {
             None => None,
             Some(text) => Some(
-                number(text.trim(), 1, 10_000)
+                number(text.trim(), 1, request::MAX_CHUNKS as u64)
                     .and_then(|count| usize::try_from(count).ok())
                     .ok_or_else(|| bad("X-Sandbox-Chunks", "a number from 1 to 10000"))?,
             ),

@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use super::{ParsedDirectives, SandboxError, example, tokens};
 
+/// The chunks of a stream. Each repeats the model and the ids.
+pub(super) const MAX_CHUNKS: usize = 10_000;
+const MAX_MODEL_BYTES: usize = 512;
+
 /// The fields of a request that the sandbox uses.
 pub(super) struct GenerationRequest<'a> {
     pub(super) model: String,
@@ -83,7 +87,10 @@ fn repeat_to_fill(text: String, chunks: usize) -> String {
 
 /// Splits a text into the chunks of a stream: the requested number, or one per word.
 pub(super) fn text_chunks(text: &str, chunks: Option<usize>) -> Vec<&str> {
-    let Some(count) = chunks else { return text.split_inclusive(' ').collect() };
+    let Some(count) = chunks else {
+        let words: Vec<&str> = text.split_inclusive(' ').take(MAX_CHUNKS + 1).collect();
+        return if words.len() > MAX_CHUNKS { text_chunks(text, Some(MAX_CHUNKS)) } else { words };
+    };
     let length = text.chars().count();
     let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     (0..count)
@@ -93,6 +100,10 @@ pub(super) fn text_chunks(text: &str, chunks: Option<usize>) -> Vec<&str> {
 
 pub(super) fn model_of(body: &Value) -> Result<String, SandboxError> {
     match body.get("model") {
+        Some(Value::String(model)) if model.len() > MAX_MODEL_BYTES => {
+            let message = format!("model must not be longer than {MAX_MODEL_BYTES} bytes.");
+            Err(SandboxError::field("model", &message))
+        }
         Some(Value::String(model)) if !model.is_empty() => Ok(model.clone()),
         Some(Value::String(_)) | None => {
             Err(SandboxError::field("model", "You must provide a model parameter."))
@@ -216,6 +227,16 @@ pub(super) fn tool_of(body: &Value) -> Result<Option<ForcedTool>, SandboxError> 
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn chunks_and_what_they_repeat_are_bounded() {
+        let text = "a ".repeat(30_000);
+        let cut = text_chunks(&text, None);
+        assert_eq!((cut.len(), cut.concat()), (MAX_CHUNKS, text));
+        assert_eq!(text_chunks("a b c", None), ["a ", "b ", "c"]);
+        assert!(model_of(&serde_json::json!({"model": "m".repeat(MAX_MODEL_BYTES)})).is_ok());
+        assert!(model_of(&serde_json::json!({"model": "m".repeat(MAX_MODEL_BYTES + 1)})).is_err());
+    }
 
     proptest! {
         #[test]

@@ -82,7 +82,26 @@ fn files_are_read_in_linear_time() {
             targets::ingest_json,
         ),
         ("a sandbox call", crate::ordinary::chat_request, targets::sandbox_call),
+        (
+            "alternatives that refer to their schema",
+            |length| itself("anyOf", length),
+            targets::sandbox_schema,
+        ),
+        ("parts that refer to their schema", |length| itself("allOf", length), targets::sandbox_schema),
+        (
+            "properties that refer to their schema",
+            |length| {
+                let references = (0..length / 25).map(|at| (format!("p{at:06}"), json!({"$ref": "#"})));
+                bytes(&json!({"properties": references.collect::<serde_json::Map<_, _>>()}))
+            },
+            targets::sandbox_schema,
+        ),
     ]);
+}
+
+/// A schema whose every part is the schema itself.
+fn itself(keyword: &str, length: usize) -> Vec<u8> {
+    bytes(&json!({keyword: items(length, |_| json!({"$ref": "#"}))}))
 }
 
 fn evaluate(kind: &str, name: &str, config: &Value, text: &[u8]) {
