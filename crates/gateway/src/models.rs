@@ -1,6 +1,6 @@
 //! The named models of an organization in memory. Each is compiled when it is first asked for, so that loading an
-//! organization with many models is cheap. Patterns are large when they are compiled, so only the models with patterns
-//! that were used last stay compiled.
+//! organization with many models is cheap. Patterns are large when they are compiled, so only those of the models that
+//! were used last stay compiled, and a list of models compiles none.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,11 +26,12 @@ struct Entry {
     number: usize,
     definition: String,
     created_at: Timestamp,
-    /// Stays empty if the model has patterns.
+    /// What lists show, and what requests use unless the model has patterns: the patterns are never matched here, so
+    /// they stay uncompiled.
     compiled: OnceLock<Result<Arc<Model>, String>>,
 }
 
-/// Compiled models by their number, the one that was used last at the end.
+/// Models with patterns by their number, the one that was used last at the end.
 #[derive(Default)]
 struct RecentModels(VecDeque<(usize, Arc<Model>)>);
 
@@ -70,7 +71,7 @@ pub async fn check_total(tx: &mut Tx, org: OrgId) -> ApiResult<()> {
 pub struct ListedModel<'a> {
     pub name: &'a str,
     pub created_at: Timestamp,
-    pub model: Arc<Model>,
+    pub model: &'a Model,
 }
 
 impl OrgModels {
@@ -85,25 +86,24 @@ impl OrgModels {
     /// The model that a requested name means, and what the star of its name matched.
     pub fn find<'n>(&self, requested: &'n str) -> ApiResult<Option<(Arc<Model>, Option<&'n str>)>> {
         let Some((entry, star)) = self.models.find(requested) else { return Ok(None) };
-        let model = self.compiled(entry).map_err(|error| {
+        let model = self.callable(entry).map_err(|error| {
             Problem::internal(format!("the definition of the model '{requested}' is invalid: {error}"))
         })?;
         Ok(Some((model, star)))
     }
 
-    fn compiled(&self, entry: &Entry) -> Result<Arc<Model>, String> {
-        if let Some(compiled) = entry.compiled.get() {
-            return compiled.clone();
+    /// The model for a request, which may match patterns.
+    fn callable(&self, entry: &Entry) -> Result<Arc<Model>, String> {
+        let listed = entry.listed()?;
+        if listed.patterns() == 0 {
+            return Ok(Arc::clone(listed));
         }
         if let Some(model) = self.recent().get(entry.number) {
             return Ok(model);
         }
-        let compiled = entry.compile();
-        match &compiled {
-            Ok(model) if model.patterns() > 0 => self.recent().add(entry.number, Arc::clone(model)),
-            _ => drop(entry.compiled.set(compiled.clone())),
-        }
-        compiled
+        let model = entry.compile()?;
+        self.recent().add(entry.number, Arc::clone(&model));
+        Ok(model)
     }
 
     fn recent(&self) -> MutexGuard<'_, RecentModels> {
@@ -113,7 +113,7 @@ impl OrgModels {
     /// The models without a star that are enabled and not hidden, by name.
     pub fn listed(&self) -> Vec<ListedModel<'_>> {
         let listed = self.models.exact().filter_map(|(name, entry)| {
-            let model = self.compiled(entry).ok().filter(|model| model.enabled && !model.hidden)?;
+            let model = entry.listed().ok().filter(|model| model.enabled && !model.hidden)?;
             Some(ListedModel { name, created_at: entry.created_at, model })
         });
         let mut listed: Vec<ListedModel<'_>> = listed.collect();
@@ -123,6 +123,10 @@ impl OrgModels {
 }
 
 impl Entry {
+    fn listed(&self) -> Result<&Arc<Model>, String> {
+        self.compiled.get_or_init(|| self.compile()).as_ref().map_err(Clone::clone)
+    }
+
     fn compile(&self) -> Result<Arc<Model>, String> {
         let definition: Definition =
             serde_json::from_str(&self.definition).map_err(|error| error.to_string())?;
@@ -136,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn only_so_many_patterns_stay_compiled() {
+    /// Models with five patterns each.
+    fn with_patterns() -> OrgModels {
         let definition = |number: usize| {
             let patterns: Vec<_> =
                 (0..5).map(|_| json!({"metadata.app": {"$regex": format!("^app-{number}$")}})).collect();
@@ -150,7 +154,24 @@ mod tests {
             definition: definition(number),
             created_at: Timestamp(0),
         };
-        let models = OrgModels::new((0..50).map(model).collect());
+        OrgModels::new((0..50).map(model).collect())
+    }
+
+    #[test]
+    fn a_list_shares_no_model_with_requests() {
+        let models = with_patterns();
+        let listed = models.listed();
+        assert_eq!((listed.len(), listed[0].name), (50, "model-0"));
+        assert!(models.recent().0.is_empty(), "nothing was prepared for a request");
+        let (called, _) = models.find("model-0").unwrap().unwrap();
+        assert!(!std::ptr::eq(listed[0].model, Arc::as_ptr(&called)), "its patterns would stay compiled");
+        let (again, _) = models.find("model-0").unwrap().unwrap();
+        assert!(Arc::ptr_eq(&called, &again));
+    }
+
+    #[test]
+    fn only_so_many_patterns_stay_compiled() {
+        let models = with_patterns();
         for number in (0..50).chain(45..50) {
             let name = format!("model-{number}");
             let (model, _) = models.find(&name).unwrap().unwrap();

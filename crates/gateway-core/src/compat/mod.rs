@@ -4,7 +4,6 @@
 
 mod answer;
 mod config;
-mod members;
 mod names;
 mod preferences;
 mod rewrite;

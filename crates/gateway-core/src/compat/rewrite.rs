@@ -5,16 +5,18 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::members::{encoded, members};
 use super::route::{Fallback, Route, fallbacks};
 use super::rules::{Given, PROVIDER, Refused, Rule};
 use super::{DIALECTS, Dialect, Known, Name};
+use crate::models::{TakeMembers, is_object, push_name, visit_members};
 use crate::route::MAX_STEPS;
 
 /// The placeholder that Portkey's client sends if the caller has no credential of a provider.
 const PLACEHOLDER: &str = "OPENAI_API_KEY";
 /// Of the fields that have a rule, together: they are parsed whole, and many small values take a multiple of their text.
 const MAX_FIELD_BYTES: usize = 256 << 10;
+/// How much longer a body gets, usually: by a named model or a provider before the model.
+const MAX_RENAMED_BYTES: usize = 512;
 const AUTO: &str = "auto";
 /// Where keys of this gateway stand. It is accepted below every dialect.
 const OWN_KEY: &str = "x-gateway-key";
@@ -138,37 +140,117 @@ pub fn body(
     changes: &mut Changes,
     known: &dyn Known,
 ) -> Result<Option<Vec<u8>>, Refused> {
-    let Some(fields) = members(body) else { return Ok(None) };
-    let mut kept = Vec::with_capacity(fields.len());
-    let (mut is_changed, mut field_bytes) = (false, 0);
-    for (name, raw) in fields {
-        let rule = dialect.fields.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule);
-        let Some(rule) = rule else {
-            changes.streams |= name == "stream" && raw.get() == "true";
-            let model = if name == "model" { changes.renamed(dialect, raw, known) } else { None };
-            is_changed |= model.is_some();
-            kept.push((
-                name,
-                model.map_or_else(|| raw.get().to_owned(), |model| Value::from(model).to_string()),
-            ));
-            continue;
-        };
-        is_changed = true;
-        field_bytes += raw.get().len();
-        if field_bytes > MAX_FIELD_BYTES {
-            let why = format!("the fields of the dialect must have at most {MAX_FIELD_BYTES} bytes together");
-            return Err(Refused::Invalid { name, why: why.into() });
-        }
-        let value = serde_json::from_str(raw.get()).unwrap_or_default();
-        changes.apply(dialect, Given { name: &name, rule, value: &value, below: None }, known)?;
+    // Nothing is applied before the whole body is known to be valid.
+    if !is_object(body) {
+        return Ok(None);
+    }
+    let mut rewrite = Rewrite {
+        dialect,
+        changes,
+        known,
+        kept: Vec::with_capacity(body.len() + MAX_RENAMED_BYTES),
+        part: Part::Other,
+        field_bytes: 0,
+        is_changed: false,
+        has_model: false,
+        refused: None,
+    };
+    let _ = visit_members(body, &mut rewrite);
+    let Rewrite { changes, mut kept, mut is_changed, has_model, refused, .. } = rewrite;
+    if let Some(refused) = refused {
+        return Err(refused);
     }
     changes.read_fallbacks(dialect, known)?;
-    let has_model = kept.iter().any(|(name, _)| name == "model");
     if !has_model && let Some(model) = changes.missing_model() {
-        kept.push(("model".to_owned(), Value::from(model).to_string()));
+        push_name(&mut kept, "model");
+        kept.extend_from_slice(Value::from(model).to_string().as_bytes());
         is_changed = true;
     }
-    Ok(is_changed.then(|| encoded(&kept)))
+    if kept.is_empty() {
+        kept.push(b'{');
+    }
+    kept.push(b'}');
+    Ok(is_changed.then_some(kept))
+}
+
+/// Takes the fields of the dialect out of a body, in one pass.
+struct Rewrite<'r> {
+    dialect: &'static Dialect,
+    changes: &'r mut Changes,
+    known: &'r dyn Known,
+    /// The members that stay, without the closing bracket.
+    kept: Vec<u8>,
+    /// What the member that is being read is.
+    part: Part,
+    /// The length of the fields with a rule.
+    field_bytes: usize,
+    is_changed: bool,
+    has_model: bool,
+    /// Why the request is refused. The rest of the body does not matter then.
+    refused: Option<Refused>,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Field(&'static str, Rule),
+    Model,
+    Stream,
+    Other,
+}
+
+impl TakeMembers<'_> for Rewrite<'_> {
+    fn name(&mut self, name: &str) -> bool {
+        if self.refused.is_some() {
+            return false;
+        }
+        let field = self.dialect.fields.iter().find(|(known, _)| *known == name);
+        self.part = match (field, name) {
+            (Some((name, rule)), _) => Part::Field(name, *rule),
+            // A second model stays as it is: the body is refused because of it.
+            (None, "model") if !self.has_model => Part::Model,
+            (None, "stream") => Part::Stream,
+            (None, _) => Part::Other,
+        };
+        if field.is_none() {
+            push_name(&mut self.kept, name);
+        }
+        true
+    }
+
+    fn value(&mut self, raw: &RawValue) {
+        match self.part {
+            Part::Field(name, rule) => {
+                self.is_changed = true;
+                self.refused = self.apply(name, rule, raw).err();
+                return;
+            }
+            Part::Model => {
+                self.has_model = true;
+                if let Some(model) = self.changes.renamed(self.dialect, raw, self.known) {
+                    self.is_changed = true;
+                    self.kept.extend_from_slice(Value::from(model).to_string().as_bytes());
+                    return;
+                }
+            }
+            Part::Stream => self.changes.streams |= raw.get() == "true",
+            Part::Other => {}
+        }
+        self.kept.extend_from_slice(raw.get().as_bytes());
+    }
+}
+
+impl Rewrite<'_> {
+    /// Applies a field of the dialect.
+    fn apply(&mut self, name: &'static str, rule: Rule, raw: &RawValue) -> Result<(), Refused> {
+        self.field_bytes += raw.get().len();
+        if self.field_bytes > MAX_FIELD_BYTES {
+            let why = format!("the fields of the dialect must have at most {MAX_FIELD_BYTES} bytes together");
+            return Err(Refused::Invalid { name: name.to_owned(), why: why.into() });
+        }
+        let value = serde_json::from_str(raw.get()).unwrap_or_default();
+        let given = Given { name, rule, value: &value, below: None };
+        self.changes.apply(self.dialect, given, self.known)
+    }
 }
 
 impl Changes {
@@ -241,5 +323,45 @@ impl Changes {
         let text = first.name.text();
         self.route.requested = Some(first.name);
         Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Known for Nobody {
+        fn has_model(&self, _name: &str) -> bool {
+            false
+        }
+
+        fn has_provider(&self, _name: &str) -> bool {
+            false
+        }
+
+        fn provider_at(&self, _url: &str) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn only_the_first_of_several_models_is_renamed() {
+        let dialect = DIALECTS.iter().find(|dialect| dialect.name == "portkey").unwrap();
+        let mut changes = Changes { model: Some("smart/*".to_owned()), ..Changes::default() };
+        let text = br#" {"model": "a", "x":[1, 2],"m\u006fdel":"b","x":null} "#;
+        let edited = body(dialect, text, &mut changes, &Nobody).unwrap().unwrap();
+        assert_eq!(
+            String::from_utf8(edited).unwrap(),
+            r#"{"model":"smart/a","x":[1, 2],"model":"b","x":null}"#
+        );
+        let mut untouched = Changes { model: Some("smart".to_owned()), ..Changes::default() };
+        assert_eq!(body(dialect, br#"{"model":"a"}x"#, &mut untouched, &Nobody), Ok(None));
+        assert_eq!(untouched.route, Route::default());
+        assert_eq!(
+            body(dialect, b"{ }", &mut untouched, &Nobody),
+            Ok(Some(br#"{"model":"smart"}"#.to_vec()))
+        );
     }
 }

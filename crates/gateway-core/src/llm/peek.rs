@@ -68,6 +68,9 @@ pub enum PeekError {
 #[derive(Debug)]
 pub struct BodyPeek {
     scanner: ObjectScanner<13>,
+    /// What the complete fields say. Each is parsed once, however many chunks follow.
+    has_model: Option<bool>,
+    has_stream: Option<bool>,
 }
 
 impl Default for BodyPeek {
@@ -78,7 +81,7 @@ impl Default for BodyPeek {
 
 impl BodyPeek {
     pub fn new() -> Self {
-        Self { scanner: ObjectScanner::new(&KEYS) }
+        Self { scanner: ObjectScanner::new(&KEYS), has_model: None, has_stream: None }
     }
 
     /// Reads the next chunk. An error is final.
@@ -87,7 +90,23 @@ impl BodyPeek {
         check_status(self.scanner.status())
     }
 
-    /// The fields so far. Keys may still follow, so only `finish` can rule out duplicates.
+    /// Whether the fields so far name a model. Cheap enough to be asked after each chunk.
+    pub fn has_model(&mut self) -> bool {
+        if self.has_model.is_none() {
+            self.has_model = self.scanner.get("model").map(|value| text(Some(value)).is_some());
+        }
+        self.has_model.unwrap_or_default()
+    }
+
+    /// Whether the fields so far tell if the body asks for a stream. Cheap enough to be asked after each chunk.
+    pub fn has_stream(&mut self) -> bool {
+        if self.has_stream.is_none() {
+            self.has_stream = self.scanner.get("stream").map(|value| stream(Some(value)).is_some());
+        }
+        self.has_stream.unwrap_or_default()
+    }
+
+    /// The fields so far, which are parsed for this. Keys may still follow, so only `finish` can rule out duplicates.
     pub fn snapshot(&self) -> Result<RequestPeek, PeekError> {
         check_status(self.scanner.status())?;
         Ok(self.read())
@@ -233,10 +252,7 @@ fn read<'a>(get: impl Fn(&str) -> Option<ScannedValue<'a>>, model_at: Option<Ran
             None => limit.is_unknown |= raw != b"null",
         }
     }
-    let stream = match get("stream") {
-        Some(ScannedValue::Raw(raw)) => flag(raw),
-        _ => None,
-    };
+    let stream = stream(get("stream"));
     let include_usage = match get("stream_options") {
         Some(ScannedValue::Raw(raw)) => object::<StreamOptions<'_>>(raw)
             .and_then(|options| options.include_usage)
@@ -265,6 +281,14 @@ fn text(value: Option<ScannedValue<'_>>) -> Option<String> {
     match value? {
         ScannedValue::Overlong => None,
         ScannedValue::Raw(raw) => serde_json::from_slice(raw).ok(),
+    }
+}
+
+/// What the field `stream` says, if it can be read.
+fn stream(value: Option<ScannedValue<'_>>) -> Option<bool> {
+    match value? {
+        ScannedValue::Overlong => None,
+        ScannedValue::Raw(raw) => flag(raw),
     }
 }
 

@@ -28,6 +28,9 @@ pub struct Model {
     root: Node,
     /// A condition asks about the body.
     needs_body: bool,
+    /// The fields of the body that conditions ask about.
+    params: BTreeSet<String>,
+    patterns: usize,
     /// The targets of every request, if no condition chooses among them.
     fixed: Option<Arc<Selection>>,
 }
@@ -78,17 +81,19 @@ enum Choice {
 }
 
 impl Model {
-    /// How many patterns its conditions have. Each takes up to 100 KiB, and as much again for each thread that uses it.
+    /// How many patterns its conditions have. Each is compiled when it is first matched; then it takes up to 100 KiB,
+    /// and as much again for each thread that uses it.
     pub fn patterns(&self) -> usize {
-        self.root.patterns()
+        self.patterns
     }
 
     /// Compiles a definition that was checked when it was saved.
     pub fn compile(definition: &Definition) -> Result<Self, InvalidModel> {
         let price = definition.price.as_ref().map(|price| Arc::new(price.price()));
-        let mut compiler = Compiler { definition, price, targets: Vec::new(), needs_body: false };
+        let (targets, params) = (Vec::new(), BTreeSet::new());
+        let mut compiler = Compiler { definition, price, targets, needs_body: false, params };
         let root = compiler.group(&definition.strategy, &definition.targets, Inherited::default())?;
-        let Compiler { price, targets, needs_body, .. } = compiler;
+        let Compiler { price, targets, needs_body, params, .. } = compiler;
         let mut model = Self {
             description: definition.description.clone(),
             cache: definition.cache.clone(),
@@ -97,8 +102,10 @@ impl Model {
             hidden: definition.hidden,
             enabled: definition.enabled,
             targets,
+            patterns: root.patterns(),
             root,
             needs_body,
+            params,
             fixed: None,
         };
         if !model.root.has_conditions() {
@@ -120,6 +127,8 @@ impl Model {
             targets,
             root: Node::Group { choice: Choice::Order(RouteStrategy::Order), members, weight: 1 },
             needs_body: false,
+            params: BTreeSet::new(),
+            patterns: 0,
             fixed: None,
         }
     }
@@ -127,6 +136,11 @@ impl Model {
     /// Whether the selection depends on the body of the request.
     pub fn needs_body(&self) -> bool {
         self.needs_body
+    }
+
+    /// The fields of the body that the selection depends on.
+    pub fn params(&self) -> impl Iterator<Item = &str> {
+        self.params.iter().map(String::as_str)
     }
 
     /// All targets, whatever the conditions choose.
@@ -233,6 +247,7 @@ struct Compiler<'a> {
     price: Option<Arc<Price>>,
     targets: Vec<Arc<ModelTarget>>,
     needs_body: bool,
+    params: BTreeSet<String>,
 }
 
 impl<'a> Compiler<'a> {
@@ -260,7 +275,7 @@ impl<'a> Compiler<'a> {
         let place = |id: &str| targets.iter().position(|target| target.id() == id).unwrap_or(0);
         let mut conditions = Vec::new();
         for condition in strategy.conditions.iter().flatten() {
-            let query = Query::parse(&condition.query).map_err(|(field, message)| InvalidModel {
+            let query = Query::parse_checked(&condition.query).map_err(|(field, message)| InvalidModel {
                 field,
                 message,
                 severity: super::Severity::Unroutable,
@@ -268,6 +283,7 @@ impl<'a> Compiler<'a> {
             let mut fields = BTreeSet::new();
             query.collect_fields(&mut fields);
             self.needs_body |= fields.iter().any(|field| field.needs_body());
+            self.params.extend(fields.iter().filter_map(|field| field.param()).map(ToOwned::to_owned));
             conditions.push((query, place(&condition.then)));
         }
         Ok(Choice::Conditional {

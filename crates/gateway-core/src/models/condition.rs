@@ -2,6 +2,7 @@
 //! a value that it must equal, or an object of operators. All must hold. `$and` and `$or` take lists of queries.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
@@ -65,18 +66,39 @@ pub(super) enum Operator {
     AtMost(f64),
     In(Vec<Scalar>),
     NotIn(Vec<Scalar>),
-    Matches(Regex),
+    Matches(Pattern),
+}
+
+/// A pattern that is compiled when it is first matched: that takes much more time and memory than the rest of a model.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    text: String,
+    /// None: the pattern is not valid. It was checked when the model was saved.
+    compiled: OnceLock<Option<Regex>>,
+}
+
+/// Whether the patterns of a query are compiled while it is parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patterns {
+    Checked,
+    Deferred,
 }
 
 /// A query that is not valid: the field of the query, and why.
 pub(super) type InvalidQuery = (String, String);
 
 impl Query {
+    /// Parses a query and checks it, patterns included.
     pub(super) fn parse(query: &Map<String, Value>) -> Result<Self, InvalidQuery> {
-        Self::parse_at(query, 1)
+        Self::parse_at(query, Patterns::Checked, 1)
     }
 
-    fn parse_at(query: &Map<String, Value>, depth: usize) -> Result<Self, InvalidQuery> {
+    /// Parses a query that was checked before, without compiling its patterns.
+    pub(super) fn parse_checked(query: &Map<String, Value>) -> Result<Self, InvalidQuery> {
+        Self::parse_at(query, Patterns::Deferred, 1)
+    }
+
+    fn parse_at(query: &Map<String, Value>, patterns: Patterns, depth: usize) -> Result<Self, InvalidQuery> {
         let invalid = |field: &str, why: &str| Err((field.to_owned(), why.to_owned()));
         if query.is_empty() {
             return invalid(
@@ -97,7 +119,7 @@ impl Query {
                     let Some(member) = member.as_object() else {
                         return invalid(name, "must be a list of queries");
                     };
-                    members.push(Self::parse_at(member, depth + 1)?);
+                    members.push(Self::parse_at(member, patterns, depth + 1)?);
                 }
                 parts.push(if name == "$and" { Self::All(members) } else { Self::Any(members) });
                 continue;
@@ -109,7 +131,7 @@ impl Query {
                 }
                 Value::Object(operators) => {
                     for (operator, operand) in operators {
-                        let parsed = Operator::parse(operator, operand)
+                        let parsed = Operator::parse(operator, operand, patterns)
                             .map_err(|why| (format!("{name}.{operator}"), why))?;
                         parts.push(Self::Compare(field.clone(), parsed));
                     }
@@ -138,6 +160,16 @@ impl Query {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::patterns).sum(),
             Self::Compare(_, operator) => usize::from(matches!(operator, Operator::Matches(_))),
+        }
+    }
+
+    /// How many of its patterns are compiled.
+    #[cfg(test)]
+    pub(super) fn compiled_patterns(&self) -> usize {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::compiled_patterns).sum(),
+            Self::Compare(_, Operator::Matches(pattern)) => usize::from(pattern.compiled.get().is_some()),
+            Self::Compare(..) => 0,
         }
     }
 
@@ -203,6 +235,14 @@ impl Field {
         }
     }
 
+    /// The field of the body that it is.
+    pub(super) fn param(&self) -> Option<&str> {
+        match self {
+            Self::Param(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// It is known only from the whole body.
     pub(super) fn needs_body(&self) -> bool {
         matches!(self, Self::Param(_) | Self::InputTokens)
@@ -245,7 +285,7 @@ impl Scalar {
 }
 
 impl Operator {
-    fn parse(name: &str, operand: &Value) -> Result<Self, String> {
+    fn parse(name: &str, operand: &Value, patterns: Patterns) -> Result<Self, String> {
         let scalar = || Scalar::of(operand).ok_or_else(|| "must be a text, number or boolean".to_owned());
         let number = || operand.as_f64().ok_or_else(|| "must be a number".to_owned());
         let list = || -> Result<Vec<Scalar>, String> {
@@ -262,7 +302,7 @@ impl Operator {
             "$lte" => Self::AtMost(number()?),
             "$in" => Self::In(list()?),
             "$nin" => Self::NotIn(list()?),
-            "$regex" => Self::Matches(pattern(operand)?),
+            "$regex" => Self::Matches(Pattern::parse(operand, patterns)?),
             _ => {
                 return Err(
                     "is not an operator: must be $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $regex".into(),
@@ -282,19 +322,32 @@ impl Operator {
             Self::AtMost(operand) => number().is_some_and(|number| number <= *operand),
             Self::In(list) => value.is_some_and(|value| list.iter().any(|item| value.equals(item))),
             Self::NotIn(list) => !value.is_some_and(|value| list.iter().any(|item| value.equals(item))),
-            Self::Matches(regex) => match value {
-                Some(Scalar::Text(text)) => text.len() <= MAX_MATCHED_BYTES && regex.is_match(text),
-                Some(Scalar::Number(number)) => regex.is_match(&number.to_string()),
-                Some(Scalar::Flag(flag)) => regex.is_match(&flag.to_string()),
+            Self::Matches(pattern) => match value {
+                Some(Scalar::Text(text)) => text.len() <= MAX_MATCHED_BYTES && pattern.is_match(text),
+                Some(Scalar::Number(number)) => pattern.is_match(&number.to_string()),
+                Some(Scalar::Flag(flag)) => pattern.is_match(&flag.to_string()),
                 None => false,
             },
         }
     }
 }
 
-fn pattern(operand: &Value) -> Result<Regex, String> {
-    let text = operand.as_str().filter(|text| text.len() <= MAX_REGEX_BYTES);
-    let text = text.ok_or_else(|| format!("must be a pattern of at most {MAX_REGEX_BYTES} bytes"))?;
-    let built = RegexBuilder::new(text).size_limit(MAX_REGEX_SIZE).dfa_size_limit(MAX_REGEX_SIZE).build();
-    built.map_err(|error| format!("is not a valid pattern: {error}"))
+impl Pattern {
+    fn parse(operand: &Value, patterns: Patterns) -> Result<Self, String> {
+        let text = operand.as_str().filter(|text| text.len() <= MAX_REGEX_BYTES);
+        let text = text.ok_or_else(|| format!("must be a pattern of at most {MAX_REGEX_BYTES} bytes"))?;
+        if patterns == Patterns::Checked {
+            compile(text).map_err(|error| format!("is not a valid pattern: {error}"))?;
+        }
+        Ok(Self { text: text.to_owned(), compiled: OnceLock::new() })
+    }
+
+    fn is_match(&self, text: &str) -> bool {
+        let regex = self.compiled.get_or_init(|| compile(&self.text).ok());
+        regex.as_ref().is_some_and(|regex| regex.is_match(text))
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(MAX_REGEX_SIZE).dfa_size_limit(MAX_REGEX_SIZE).build()
 }

@@ -1,22 +1,35 @@
 //! Fields that a target sets in the body of a request.
 
-use std::fmt;
+use std::collections::HashMap;
 
-use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::fields::{TakeMembers, visit_members};
 use crate::llm::peek::{RequestPeek, peek};
 
 /// Fields to set, and fields to set only where the caller has not.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BodyEdits {
     params: Vec<(String, String)>,
+    /// Without those that `params` sets.
     defaults: Vec<(String, String)>,
+    rules: HashMap<String, Rule>,
+    /// How much longer the fields make a body, at most.
+    added: usize,
     /// What the fields say about limits on the output.
     limits: RequestPeek,
     /// All fields as one text, for the key of cached responses.
     text: String,
+}
+
+/// What happens to a member of the body.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Rule {
+    /// It is replaced.
+    Set,
+    /// It replaces the default with this index.
+    Keep(usize),
 }
 
 impl BodyEdits {
@@ -31,13 +44,23 @@ impl BodyEdits {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         let limits = peek(Value::Object(all).to_string().as_bytes()).unwrap_or_default();
-        let (params, defaults) = (texts(params), texts(defaults));
+        let (params, mut defaults) = (texts(params), texts(defaults));
         let text = if params.is_empty() && defaults.is_empty() {
             String::new()
         } else {
             format!("{params:?} {defaults:?}")
         };
-        Self { params, defaults, limits, text }
+        defaults.retain(|(name, _)| !params.iter().any(|(set, _)| set == name));
+        let kept = defaults.iter().enumerate().map(|(index, (name, _))| (name.clone(), Rule::Keep(index)));
+        let set = params.iter().map(|(name, _)| (name.clone(), Rule::Set));
+        let rules = kept.chain(set).collect();
+        let mut all = Vec::new();
+        for (name, value) in defaults.iter().chain(&params) {
+            push_field(&mut all, name, value);
+        }
+        // The brackets of an object without members.
+        let added = all.len() + 2;
+        Self { params, defaults, rules, added, limits, text }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -59,20 +82,20 @@ impl BodyEdits {
         given.max(self.limits.choices)
     }
 
+    /// The length of the edited body, at most.
+    pub fn max_length(&self, body: usize) -> usize {
+        body.saturating_add(self.added)
+    }
+
     /// The body with the fields set. None if it is not a JSON object.
     pub fn apply(&self, body: &[u8]) -> Option<Vec<u8>> {
-        let members = Members::parse(body)?;
-        let has = |name: &str| members.0.iter().any(|(key, _)| key == name);
-        let sets = |name: &str| self.params.iter().any(|(key, _)| key == name);
-        let kept = members.0.iter().filter(|(name, _)| !sets(name)).map(|(name, raw)| (name, raw.get()));
-        let added = self.defaults.iter().filter(|(name, _)| !has(name) && !sets(name));
-        let set = added.chain(&self.params).map(|(name, value)| (name, value.as_str()));
-        let mut edited = Vec::with_capacity(body.len() + 64);
-        for (name, value) in kept.chain(set) {
-            edited.push(if edited.is_empty() { b'{' } else { b',' });
-            edited.extend_from_slice(serde_json::to_string(name).ok()?.as_bytes());
-            edited.push(b':');
-            edited.extend_from_slice(value.as_bytes());
+        let edited = Vec::with_capacity(self.max_length(body.len()));
+        let mut merge = Merge { edits: self, edited, is_given: vec![false; self.defaults.len()] };
+        visit_members(body, &mut merge)?;
+        let Merge { mut edited, is_given, .. } = merge;
+        let defaults = self.defaults.iter().zip(is_given).filter(|(_, is_given)| !is_given);
+        for (name, value) in defaults.map(|(field, _)| field).chain(&self.params) {
+            push_field(&mut edited, name, value);
         }
         if edited.is_empty() {
             edited.push(b'{');
@@ -82,32 +105,44 @@ impl BodyEdits {
     }
 }
 
-/// The members of an object in order, their values as they were written.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+/// Writes the members of the caller's body that stay.
+struct Merge<'a> {
+    edits: &'a BodyEdits,
+    edited: Vec<u8>,
+    /// Which defaults are not needed.
+    is_given: Vec<bool>,
+}
 
-impl<'a> Members<'a> {
-    fn parse(body: &'a [u8]) -> Option<Self> {
-        let mut json = serde_json::Deserializer::from_slice(body);
-        let members = json.deserialize_map(MembersVisitor).ok()?;
-        json.end().ok()?;
-        Some(members)
+impl TakeMembers<'_> for Merge<'_> {
+    fn name(&mut self, name: &str) -> bool {
+        match self.edits.rules.get(name) {
+            Some(Rule::Set) => return false,
+            Some(Rule::Keep(index)) => {
+                if let Some(is_given) = self.is_given.get_mut(*index) {
+                    *is_given = true;
+                }
+            }
+            None => {}
+        }
+        push_name(&mut self.edited, name);
+        true
+    }
+
+    fn value(&mut self, value: &RawValue) {
+        self.edited.extend_from_slice(value.get().as_bytes());
     }
 }
 
-struct MembersVisitor;
+fn push_field(object: &mut Vec<u8>, name: &str, value: &str) {
+    push_name(object, name);
+    object.extend_from_slice(value.as_bytes());
+}
 
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
-        }
-        Ok(Members(members))
-    }
+/// Begins the next member of an object that is being written.
+pub(crate) fn push_name(object: &mut Vec<u8>, name: &str) {
+    let before = if object.is_empty() { b'{' } else { b',' };
+    object.push(before);
+    // A text can always be written to memory.
+    let _ = serde_json::to_writer(&mut *object, name);
+    object.push(b':');
 }

@@ -7,6 +7,7 @@ mod compile;
 mod condition;
 mod definition;
 mod edits;
+mod fields;
 mod names;
 mod selection;
 
@@ -18,6 +19,9 @@ pub use definition::{
     Strategy, Target,
 };
 pub use edits::BodyEdits;
+pub(crate) use edits::push_name;
+pub use fields::BodyFields;
+pub(crate) use fields::{TakeMembers, is_object, visit_members};
 pub use names::{NamedModels, check_model_name};
 pub use selection::Selection;
 

@@ -501,3 +501,24 @@ fn patterns_are_bounded_in_size_and_counted() {
     let both = parsed(json!({"$or": [{"user": {"$regex": "a"}}, {"path": {"$regex": "b"}}, {"path": "c"}]}));
     assert_eq!(both.unwrap().patterns(), 2);
 }
+
+#[test]
+fn a_pattern_is_compiled_when_it_is_first_matched() {
+    let query =
+        json!({"metadata.a": "x", "$or": [{"user": {"$regex": "^ada$"}}, {"path": {"$regex": "^/v1/"}}]});
+    let query = query.as_object().unwrap();
+    let parsed = condition::Query::parse_checked(query).unwrap();
+    assert_eq!((parsed.patterns(), parsed.compiled_patterns()), (2, 0));
+    assert!(!parsed.matches(&Request::default()));
+    assert_eq!(parsed.compiled_patterns(), 0, "another condition decided");
+    let metadata = vec![("a", text("x"))];
+    assert!(parsed.matches(&Request { metadata, user: Some("ada"), ..Request::default() }));
+    assert_eq!(parsed.compiled_patterns(), 1, "the first alternative decided");
+    let metadata = vec![("a", text("x"))];
+    assert!(parsed.matches(&Request { metadata, ..Request::default() }));
+    assert_eq!(parsed.compiled_patterns(), 2);
+    let invalid = json!({"user": {"$regex": "("}});
+    let invalid = condition::Query::parse_checked(invalid.as_object().unwrap()).unwrap();
+    assert!(!invalid.matches(&Request { user: Some("("), ..Request::default() }));
+    assert!(condition::Query::parse(json!({"user": {"$regex": "("}}).as_object().unwrap()).is_err());
+}

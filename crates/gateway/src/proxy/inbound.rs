@@ -98,17 +98,11 @@ impl Inbound {
             }
         }
         loop {
-            let length = self.received.length();
-            let is_enough = |peek: &RequestPeek| {
-                peek.model.is_some() && (peek.stream.is_some() || length >= MAX_PEEK_BYTES)
-            };
-            match scan.snapshot() {
-                Err(error) => return Ok(Err(error)),
+            // The fields are parsed once, when they are enough: chunks may be as small as a byte.
+            let is_long = self.received.length() >= MAX_PEEK_BYTES;
+            if !whole && scan.has_model() && (is_long || scan.has_stream()) {
                 // A second model may follow.
-                Ok(peek) if !whole && is_enough(&peek) => {
-                    return Ok(Ok(RequestPeek { model_at: None, ..peek }));
-                }
-                Ok(_) => {}
+                return Ok(scan.snapshot().map(|peek| RequestPeek { model_at: None, ..peek }));
             }
             let Some(data) = self.read_chunk().await? else { return Ok(scan.finish()) };
             if let Err(error) = scan.feed(&data) {

@@ -2,13 +2,11 @@
 
 mod requested;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gateway_core::llm::estimate::estimate_from_chars;
-use gateway_core::models::{Model, QueryFacts, Scalar, Selection};
+use gateway_core::models::{BodyFields, Model, QueryFacts, Scalar, Selection};
 use http::header::CONTENT_TYPE;
-use serde_json::value::RawValue;
 
 use super::compat::ForeignRoute;
 use super::context::RequestContext;
@@ -56,7 +54,10 @@ impl NamedModel {
         } else {
             &[]
         };
-        let selection = model.select(&Facts::new(context, directives, facts, body));
+        let fields = BodyFields::read(body, model.params());
+        let body_bytes = body.len();
+        let selection =
+            model.select(&Facts { context, directives, request: facts, fields: &fields, body_bytes });
         directives.adopt(&model, || stored_name(name, star));
         let (name, star) = (name.to_owned(), star.map(ToOwned::to_owned));
         Ok(Some(Self { name, model, selection, parts: Vec::new(), is_single: false, star }))
@@ -129,22 +130,9 @@ struct Facts<'a> {
     context: RequestContext<'a>,
     directives: &'a Directives,
     request: &'a RequestFacts,
-    params: HashMap<String, &'a RawValue>,
+    /// Those that conditions ask about.
+    fields: &'a BodyFields<'a>,
     body_bytes: usize,
-}
-
-impl<'a> Facts<'a> {
-    /// `body` is empty if no condition asks about it.
-    fn new(
-        context: RequestContext<'a>,
-        directives: &'a Directives,
-        request: &'a RequestFacts,
-        body: &'a [u8],
-    ) -> Self {
-        // A body that is not an object has no parameters.
-        let params = if body.is_empty() { None } else { serde_json::from_slice(body).ok() };
-        Self { context, directives, request, params: params.unwrap_or_default(), body_bytes: body.len() }
-    }
 }
 
 impl QueryFacts for Facts<'_> {
@@ -153,7 +141,7 @@ impl QueryFacts for Facts<'_> {
     }
 
     fn param(&self, name: &str) -> Option<Scalar> {
-        let text = self.params.get(name)?.get();
+        let text = self.fields.get(name)?.get();
         if text.starts_with(['{', '[']) {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gateway_core::llm::aggregate::set_stream;
@@ -92,15 +92,10 @@ async fn adapted(
 ) -> Result<Bytes, PayloadError> {
     let (plan, org) = (attempt.plan, &context.identity.org);
     let (compute, memory) = (&context.services.compute, &org.memory);
-    let set = attempt.target.edits().and_then(|edits| edits.apply(&body));
+    let started = Instant::now();
+    let set = with_fields(context, attempt.target, &body, timeout).await?;
     let model_at = plan.facts.model_at.clone().filter(|_| set.is_none());
-    let body = match set {
-        Some(set) => {
-            let reserved = memory.reserve(set.len())?;
-            hold(Bytes::from(set), reserved)
-        }
-        None => body,
-    };
+    let body = set.unwrap_or(body);
     // Thinking blocks from an earlier turn with another provider may carry its signature, wrapped by the gateway.
     let has_foreign_signatures =
         || plan.has_fallbacks() && plan.directives.is_format_known() && contains_wrapped_signatures(&body);
@@ -109,6 +104,7 @@ async fn adapted(
         let (bytes, translate) = (body.len(), translate::request(plan, attempt.target, body));
         // The memory belongs to the work, which goes on for a while when the client has gone away.
         let translating = move || (translate(), reserved);
+        let timeout = timeout.saturating_sub(started.elapsed());
         let (translated, mut reserved) = compute.run_for_body(org.id, bytes, timeout, translating).await?;
         let (translation, body) = translated.map_err(PayloadError::Untranslatable)?;
         attempt.translation = Some(Arc::new(translation));
@@ -128,6 +124,22 @@ async fn adapted(
     }
     let reserved = memory.reserve(edited.len())?;
     Ok(hold(edited, reserved))
+}
+
+/// The body with the fields that the target sets. None: it sets none, or the body is not an object.
+async fn with_fields(
+    context: RequestContext<'_>,
+    target: &RouteTarget,
+    body: &Bytes,
+    timeout: Duration,
+) -> Result<Option<Bytes>, PayloadError> {
+    let Some(spec) = target.spec.as_ref().filter(|spec| !spec.edits.is_empty()) else { return Ok(None) };
+    let (spec, body, org) = (Arc::clone(spec), body.clone(), &context.identity.org);
+    let (bytes, length) = (body.len(), spec.edits.max_length(body.len()));
+    let reserved = org.memory.reserve(length)?;
+    // The memory belongs to the work, which goes on for a while when the client has gone away.
+    let editing = move || spec.edits.apply(&body).map(|edited| hold(edited, reserved));
+    Ok(context.services.compute.run_for_body(org.id, bytes, timeout, editing).await?)
 }
 
 /// Sets the model of the target, and the stream that `X-Gateway-Stream` asks for.

@@ -136,6 +136,61 @@ fn a_body_in_chunks_gives_the_model_early_and_the_rest_later() {
 }
 
 #[test]
+fn the_model_and_the_stream_are_known_as_soon_as_a_snapshot_has_them() {
+    for body in [
+        r#"{"model":"gpt","n":1,"stream":true,"a":1}"#,
+        r#"{"stream":"no","model":"gpt"}"#,
+        r#"{"stream":1e5,"model":7}"#,
+        r#"{"stream":null,"model":"\ud800","max_tokens":[]}"#,
+        r#"{"stream":[true],"model":null}"#,
+        r#"{"a":{"model":"b","stream":true}}"#,
+    ] {
+        let mut peek = BodyPeek::new();
+        for byte in body.as_bytes() {
+            peek.feed(&[*byte]).unwrap();
+            let read = peek.snapshot().unwrap();
+            assert_eq!(
+                (peek.has_model(), peek.has_stream()),
+                (read.model.is_some(), read.stream.is_some()),
+                "{body}"
+            );
+        }
+    }
+}
+
+/// A client may send its body byte by byte, behind fields that take long to parse.
+#[test]
+fn a_chunk_costs_the_same_whatever_came_before_it() {
+    use rustix::time::{ClockId, clock_gettime};
+    let spent = |length: usize| {
+        let list = |item: &str| format!("[{}]", vec![item; length / (item.len() + 1)].join(","));
+        let config = format!(r#"{{"a":{}}}"#, list("1"));
+        let mut peek = BodyPeek::new();
+        let fields = format!(
+            r#"{{"stream":"{}","models":{},"metadata":{config},"generationConfig":{config},"model":"{}","x":[0"#,
+            "\\u0041".repeat(length / 6),
+            list("\"a\""),
+            "\\u0041".repeat(length / 6),
+        );
+        peek.feed(fields.as_bytes()).unwrap();
+        let now = || {
+            let now = clock_gettime(ClockId::ThreadCPUTime);
+            std::time::Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+        };
+        let before = now();
+        for _ in 0..20_000 {
+            peek.feed(b" ").unwrap();
+            assert!(peek.has_model() && !peek.has_stream());
+        }
+        now().saturating_sub(before)
+    };
+    // A disturbed run takes longer.
+    let lowest = |length: usize| (0..4).map(|_| spent(length)).min().unwrap();
+    let (short, long) = (lowest(12), lowest(60_000));
+    assert!(long < short * 10, "{long:?} instead of {short:?}");
+}
+
+#[test]
 fn include_usage_is_added_and_every_other_byte_stays() {
     for (body, expected) in [
         (" { } ", Some(r#" { "stream_options":{"include_usage":true}} "#)),

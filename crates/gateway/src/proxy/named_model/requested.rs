@@ -1,12 +1,13 @@
 //! The route of a request below `/compat` that describes it itself: several models, preferences among providers, or a
 //! config in the place of a named model. It becomes the targets of one plan, like those of a named model.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gateway_core::compat::{Fallback, Name, OwnFallbacks, Preferences, Route, TargetInfo};
 use gateway_core::llm::providers::SANDBOX;
-use gateway_core::models::{Definition, Model, ModelTarget, Selection};
+use gateway_core::models::{BodyFields, Definition, Model, ModelTarget, Selection};
 use gateway_core::pricing::Price;
 use gateway_core::scopes::Scopes;
 use serde_json::Map;
@@ -53,7 +54,8 @@ pub async fn find(
     let shown: String = facts.model.as_deref().unwrap_or("config").chars().take(100).collect();
     check_headers(directives, &shown)?;
     inbound.read_prefix(usize::MAX).await?;
-    let request = Request { context, directives, facts, route, body: inbound.first_chunk() };
+    let (body, fields) = (inbound.first_chunk(), OnceCell::new());
+    let request = Request { context, directives, facts, route, body, fields };
     let found = match &route.config {
         Some(config) => request.of_config(config)?,
         None => match request.first_name()? {
@@ -83,6 +85,8 @@ struct Request<'r> {
     facts: &'r RequestFacts,
     route: &'r Route,
     body: &'r [u8],
+    /// The fields of the body that conditions ask about. They are read once for all models.
+    fields: OnceCell<BodyFields<'r>>,
 }
 
 struct Found {
@@ -92,7 +96,7 @@ struct Found {
     parts: Vec<RequestedPart>,
 }
 
-impl Request<'_> {
+impl<'r> Request<'r> {
     /// What the request asks for first. None: it names no model.
     fn first_name(&self) -> ApiResult<Option<Name>> {
         let Self { directives, facts, route, .. } = *self;
@@ -166,8 +170,26 @@ impl Request<'_> {
     }
 
     fn select(&self, model: &Model) -> Selection {
-        let facts = Facts::new(self.context, self.directives, self.facts, self.body);
+        let none = BodyFields::default();
+        let asks = model.params().next().is_some();
+        let fields = if asks { self.fields.get_or_init(|| self.read_fields(model)) } else { &none };
+        let Self { context, directives, facts, body, .. } = *self;
+        let facts = Facts { context, directives, request: facts, fields, body_bytes: body.len() };
         Arc::unwrap_or_clone(model.select(&facts))
+    }
+
+    /// The fields that the conditions of this model ask about, and those of the named models that come after it.
+    fn read_fields(&self, model: &Model) -> BodyFields<'r> {
+        let models = &self.context.identity.org.models;
+        let mut names: BTreeSet<String> = model.params().map(ToOwned::to_owned).collect();
+        for Fallback { name, .. } in &self.route.fallbacks {
+            if let Name::Model(name) = name
+                && let Ok(Some((model, _))) = models.find(name)
+            {
+                names.extend(model.params().map(ToOwned::to_owned));
+            }
+        }
+        BodyFields::read(self.body, names.iter().map(String::as_str))
     }
 
     fn of_named(&self, name: &str) -> ApiResult<Found> {
