@@ -78,6 +78,13 @@ pub async fn update(tx: &mut Tx, key: &Key) -> Result<(), StoreError> {
     table::update(tx, key, vec![], "").await.map(|_| ())
 }
 
+/// The number of keys that are valid, or ended after this time.
+pub async fn count_not_ended_before(tx: &mut Tx, org: OrgId, since: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT COUNT(*) AS n FROM api_keys WHERE org_id = $1 AND (revoked_at IS NULL OR revoked_at > $2) \
+               AND (expires_at IS NULL OR expires_at > $2)";
+    tx.opt(sql, args![org, since]).await?.map_or(Ok(0), |row| row.get("n"))
+}
+
 /// The keys that a user created, and those created by such keys. `made` has the ids of their creators.
 const MADE_BY: &str = "WITH RECURSIVE made (id) AS (SELECT CAST($2 AS TEXT) UNION \
     SELECT k.id FROM api_keys k JOIN made ON k.created_by = made.id WHERE k.org_id = $1)";

@@ -69,6 +69,7 @@ const STATE: &[(&str, &str)] = &[
     ("alert_coverage", include_str!("../migrations/0037_alert_coverage.sql")),
     ("playground_tool_calls", include_str!("../migrations/0038_playground_tool_calls.sql")),
     ("views", include_str!("../migrations/0039_views.sql")),
+    ("key_indexes", include_str!("../migrations/0040_key_indexes.sql")),
 ];
 const LOGS: &[(&str, &str)] = &[
     ("logs", include_str!("../migrations/logs/0001_logs.sql")),

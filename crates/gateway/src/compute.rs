@@ -75,12 +75,13 @@ pub struct ComputePool {
 }
 
 impl ComputePool {
-    /// Half of the cores: the other half is always left for requests.
+    /// Half of the cores: the other half is always left for requests. At least two threads, of which one organization has
+    /// all but one: what takes long for one of them must not stop the others.
     pub fn start() -> std::io::Result<Self> {
-        let threads = LowPriorityThreads::start("compute", half_of_the_cores(), NiceValue::Ten)?;
+        let threads = LowPriorityThreads::start("compute", half_of_the_cores().max(2), NiceValue::Ten)?;
         let limits = SlotLimits {
             slots: threads.count(),
-            per_org: threads.count(),
+            per_org: (threads.count() - 1).max(1),
             waiting_per_org: MAX_WAITING_PER_ORG,
         };
         Ok(Self { slots: FairSlots::new(limits), threads })

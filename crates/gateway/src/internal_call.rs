@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::memory::tree_bytes;
 use http::StatusCode;
 
 use crate::auth::{Identity, Principal};
@@ -20,6 +21,8 @@ use crate::services::Services;
 /// How long a call waits while the organization has as many in progress as it may: a job would count a refusal as a
 /// failure.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+/// What the values of a response may take when it is read. A provider may send many in few bytes.
+const MAX_TREE_BYTES: usize = 64 << 20;
 
 #[derive(Clone)]
 pub struct InternalCaller {
@@ -37,7 +40,12 @@ impl InternalCaller {
     ) -> ApiResult<ModelResponse> {
         let identity = self.count(identity, &request).await?;
         let call = identity.org.calls.begin_in_turn(MAX_WAIT).await?;
-        self.proxy().call_model(&identity, request, Some(call)).await
+        let response = self.proxy().call_model(&identity, request, Some(call)).await?;
+        if tree_bytes(&response.body) > MAX_TREE_BYTES {
+            let message = "the response of the model has too many values to be read";
+            return Err(Problem::new(StatusCode::BAD_GATEWAY, "provider_error", message));
+        }
+        Ok(response)
     }
 
     /// Sends a request for a stream of events.

@@ -22,7 +22,7 @@ fn released_migrations_are_unchanged() {
     assert_eq!(released(Part::Logs), expected(&RELEASED_LOGS));
 }
 
-const RELEASED_STATE: [(&str, &str); 39] = [
+const RELEASED_STATE: [(&str, &str); 40] = [
     ("accounts", "f65992bc35341ed6407bb1d3f637403e1737c5a4ca04e81909ced7c5f4354712"),
     ("api_keys", "87ff93b27c32ccfa71a068d6f99b795aa9177331be1295d2c3013e37cd80cb5e"),
     ("prompts", "1e5c6ce1e2bfb6c6647dba5734ea7ea1c88fb60e796f384c4262b201a57ac2e4"),
@@ -62,6 +62,7 @@ const RELEASED_STATE: [(&str, &str); 39] = [
     ("alert_coverage", "20c907a0d686e8280fa171bb39d23409fbde482c3d16b82274ccd440a7c828b3"),
     ("playground_tool_calls", "66af9b4840d4bdf7e1935fc05736e2b872f2b1da7888c5b74badc9d5493548d9"),
     ("views", "ea721a13c9521f6e9d939cdd531e11c93cc92b6f953c2cd1657cd29676bc84bf"),
+    ("key_indexes", "69c69b20e670dfd659bf543f1b27f6190fd964e0b9dcc0d8661619d7b8aa7e23"),
 ];
 const RELEASED_LOGS: [(&str, &str); 15] = [
     ("logs", "d225a78f36dac53158eb6c38136c43c499e711d9c22f81cc03dfcff5fd786783"),

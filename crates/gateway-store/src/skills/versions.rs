@@ -80,7 +80,10 @@ pub async fn find_version(
     row.as_ref().map(read).transpose()
 }
 
-/// Newest first.
+/// The size of a page of versions.
+const MAX_PAGE_BYTES: i64 = 8 << 20;
+
+/// Newest first. A page has fewer than its limit if the versions are large.
 pub async fn list_versions(
     db: &Db,
     org: OrgId,
@@ -88,6 +91,22 @@ pub async fn list_versions(
     page: &Page,
 ) -> Result<Paged<SkillVersion>, StoreError> {
     let before = page.before.as_ref().map(|before| before.parse::<i64>().unwrap_or(0));
+    let condition = "FROM skill_versions v JOIN skills s ON s.id = v.skill_id WHERE s.org_id = $1 AND v.skill_id = $2 \
+                     AND ($3 IS NULL OR v.version < $3) ORDER BY v.version DESC LIMIT $4";
+    let sql = format!(
+        "SELECT CAST(LENGTH(v.body) + LENGTH(v.raw_source) + LENGTH(v.description) + LENGTH(v.files) AS BIGINT) AS size \
+         {condition}"
+    );
+    let sizes = db.all(AssertSqlSafe(sql), args![org, skill, before, page.limit]).await?;
+    let (mut limit, mut bytes) = (0, 0_i64);
+    for row in &sizes {
+        bytes = bytes.saturating_add(row.get("size")?);
+        if limit > 0 && bytes > MAX_PAGE_BYTES {
+            break;
+        }
+        limit += 1;
+    }
+    let page = Page { limit, before: page.before.clone() };
     let sql = format!(
         "{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND ($3 IS NULL OR v.version < $3) \
          ORDER BY v.version DESC LIMIT $4"

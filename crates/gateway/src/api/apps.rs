@@ -23,6 +23,7 @@ use crate::problem::{ApiResult, Problem};
 use crate::quotas;
 
 const MAX_DESCRIPTION: usize = 4_000;
+const MAX_CONFIG_BYTES: usize = 64 << 10;
 
 pub fn area() -> Area {
     Area::new("apps", "Applications, which group keys and costs.")
@@ -40,7 +41,7 @@ struct AppView {
     name: String,
     description: String,
     team_id: Option<TeamId>,
-    /// A JSON object of any content.
+    /// A JSON object of any content, at most 64 KiB.
     config: Value,
     created_at: Timestamp,
 }
@@ -73,6 +74,7 @@ struct NewApp {
     name: String,
     description: Option<String>,
     team_id: Option<TeamId>,
+    /// At most 64 KiB as JSON.
     config: Option<Map<String, Value>>,
 }
 
@@ -81,6 +83,8 @@ async fn create(
     caller: InOrg<Admin>,
     Body(request): Body<NewApp>,
 ) -> ApiResult<Created<AppView>> {
+    check_texts(Some(&request.name), request.description.as_deref())?;
+    check_config(request.config.as_ref())?;
     let new = App {
         id: app.services.ids.new_id(),
         org_id: caller.org.id,
@@ -90,7 +94,6 @@ async fn create(
         config: Value::Object(request.config.unwrap_or_default()),
         created_at: app.services.clock.now(),
     };
-    check_texts(Some(&new.name), Some(&new.description))?;
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &caller.org, Quota::Apps).await?;
     check_team(&mut tx, new.org_id, new.team_id).await?;
@@ -109,6 +112,7 @@ struct AppChange {
     /// Null removes the application from its team.
     #[serde(default, deserialize_with = "double_option")]
     team_id: Option<Option<TeamId>>,
+    /// Replaces the whole config. At most 64 KiB as JSON.
     config: Option<Map<String, Value>>,
 }
 
@@ -120,6 +124,7 @@ async fn update(
 ) -> ApiResult<Json<AppView>> {
     let org = caller.org.id;
     check_texts(change.name.as_deref(), change.description.as_deref())?;
+    check_config(change.config.as_ref())?;
     let mut tx = app.services.db.begin().await?;
     check_team(&mut tx, org, change.team_id.flatten()).await?;
     let mut changed = apps::find_for_update(&mut tx, org, id).await?.ok_or_else(Problem::not_found)?;
@@ -163,6 +168,15 @@ fn check_texts(name: Option<&str>, description: Option<&str>) -> ApiResult<()> {
             "description",
             format!("must be at most {MAX_DESCRIPTION} characters long"),
         ));
+    }
+    Ok(())
+}
+
+fn check_config(config: Option<&Map<String, Value>>) -> ApiResult<()> {
+    let size =
+        |config: &Map<String, Value>| serde_json::to_string(config).map_or(usize::MAX, |text| text.len());
+    if config.is_some_and(|config| size(config) > MAX_CONFIG_BYTES) {
+        return Err(Problem::field("config", format!("must have at most {MAX_CONFIG_BYTES} bytes as JSON")));
     }
     Ok(())
 }

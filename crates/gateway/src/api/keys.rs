@@ -12,7 +12,7 @@ use gateway_core::events::{Event, KeyEventData};
 use gateway_core::ids::{AppId, KeyId, OrgId};
 use gateway_core::quotas::Quota;
 use gateway_core::scopes::Scopes;
-use gateway_core::time::Timestamp;
+use gateway_core::time::{DAY, Timestamp};
 use gateway_store::keys::Key;
 use gateway_store::{Tx, events, foreign_keys, keys, mcp_connections};
 use schemars::JsonSchema;
@@ -25,11 +25,17 @@ use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Json};
 use crate::app::App;
+use crate::auth::CachedOrg;
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
 use checks::{check_app, check_expiry, check_may_leave_app, checked_scopes};
 use self_service::Bounds;
+
+/// Ended keys are kept, because log rows and other keys refer to them. With those that ended in this time an
+/// organization has at most so many times its quota.
+const ENDED_KEYS_COUNT: i64 = 30 * DAY;
+const WITH_ENDED_KEYS: u64 = 10;
 
 pub fn area() -> Area {
     Area::new("keys", "API keys: machine access to the proxy and the API.")
@@ -175,6 +181,7 @@ async fn create(
     generated.key.role = manager.identity.role.min(Role::Admin);
     let mut tx = app.services.db.begin().await?;
     quotas::check(&app.services, &mut tx, &manager.identity.org, Quota::Keys).await?;
+    check_ended(&app, &mut tx, &manager.identity.org).await?;
     check_app(&mut tx, org, request.app_id).await?;
     if let Some(bounds) = &bounds {
         bounds.check_count(&mut tx, &manager.identity, app.services.clock.now()).await?;
@@ -190,6 +197,23 @@ async fn create(
     }
     invalidation::commit(tx, pending, &app.cluster).await?;
     Ok(Created(CreatedKey { key: generated.key.into(), raw_key: generated.raw }))
+}
+
+/// Checks that the organization, which is locked, may have one more key beside those that ended lately.
+async fn check_ended(app: &App, tx: &mut Tx, org: &CachedOrg) -> ApiResult<()> {
+    let Some(quota) = app.services.config.quotas.limit(org.plan, Quota::Keys) else { return Ok(()) };
+    let limit = quota.saturating_mul(WITH_ENDED_KEYS);
+    let since = app.services.clock.now().plus(-ENDED_KEYS_COUNT);
+    let found = keys::count_not_ended_before(tx, org.id, since).await?;
+    if found.unsigned_abs() < limit {
+        return Ok(());
+    }
+    let message = format!(
+        "the organization has all {limit} keys that the {} plan allows together with those that ended in the last 30 \
+         days; use keys for longer, change the plan, or ask the operator for a higher quota",
+        org.plan
+    );
+    Err(Problem::quota_exceeded((Quota::Keys.as_str(), limit), message))
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -1,5 +1,5 @@
-//! Limits per address on sign-up, login and wrong credentials, and per account on wrong passwords. On PostgreSQL all nodes
-//! count together.
+//! Limits per address on sign-up, login and wrong credentials, per account on wrong passwords, and per user on changes
+//! of the password. On PostgreSQL all nodes count together.
 
 mod counts;
 
@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::ids::UserId;
 use gateway_core::limits::LimitStatus;
+use gateway_core::time::Timestamp;
 use gateway_store::cluster::rate_counts;
 use gateway_store::db::Dialect;
 
@@ -19,6 +21,8 @@ pub use counts::{AttemptKind, FailureKind, KNOWN_ADDRESS_AGE, network};
 
 /// The kind of account failures among the attempts of all nodes.
 const ACCOUNT_KIND: &str = "account";
+/// The same for changes of a password.
+const PASSWORD_KIND: &str = "password";
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 pub struct AttemptLimits {
@@ -26,6 +30,7 @@ pub struct AttemptLimits {
     attempts: WindowCounts<(AttemptKind, IpAddr)>,
     failures: WindowCounts<(FailureKind, IpAddr)>,
     account_failures: WindowCounts<AccountKey>,
+    password_changes: WindowCounts<UserId>,
 }
 
 impl AttemptLimits {
@@ -35,19 +40,39 @@ impl AttemptLimits {
             attempts: WindowCounts::new(ATTEMPT_WINDOW),
             failures: WindowCounts::new(FAILURE_WINDOW),
             account_failures: WindowCounts::new(ATTEMPT_WINDOW),
+            password_changes: WindowCounts::new(ATTEMPT_WINDOW),
         }
     }
 
     /// Counts an attempt from an address on all nodes.
     pub async fn count_attempt(&self, kind: AttemptKind, address: IpAddr) -> LimitStatus {
-        let Services { config, clock, db, .. } = &*self.services;
+        let Services { config, clock, .. } = &*self.services;
+        let (address, limit, now) = (network(address), config.auth_attempts, clock.now());
+        let local = self.attempts.count((kind, address), limit, now);
+        self.count_on_all_nodes((kind.as_str(), &address.to_string()), local, limit, now).await
+    }
+
+    /// Counts a change of the password of a user on all nodes, because each costs two hashes.
+    pub async fn count_password_change(&self, user: UserId) -> LimitStatus {
+        let Services { config, clock, .. } = &*self.services;
         let (limit, now) = (config.auth_attempts, clock.now());
-        let local = self.attempts.count((kind, network(address)), limit, now);
+        let local = self.password_changes.count(user, limit, now);
+        self.count_on_all_nodes((PASSWORD_KIND, &user.to_string()), local, limit, now).await
+    }
+
+    /// Adds an attempt, which this node counted and allowed, to the count of all nodes.
+    async fn count_on_all_nodes(
+        &self,
+        (kind, who): (&str, &str),
+        local: LimitStatus,
+        limit: u64,
+        now: Timestamp,
+    ) -> LimitStatus {
+        let db = &self.services.db;
         if !local.allowed || db.dialect() == Dialect::Sqlite {
             return local;
         }
-        let address = network(address).to_string();
-        let counted = rate_counts::count_attempt(db, kind.as_str(), &address, ATTEMPT_WINDOW, now).await;
+        let counted = rate_counts::count_attempt(db, kind, who, ATTEMPT_WINDOW, now).await;
         // Without the database the attempt fails anyway.
         counted.map_or(local, |(began, attempts)| {
             LimitStatus::new(limit, attempts.max(0).cast_unsigned(), began.plus(ATTEMPT_WINDOW))

@@ -71,6 +71,7 @@ on_both!(an_application_with_bad_fields_is_refused_and_the_field_named, |app| as
         (json!({"config": []}), "config"),
         (json!({"config": "x"}), "config"),
         (json!({"config": 1}), "config"),
+        (json!({"config": {"x": "y".repeat(64 << 10)}}), "config: must have at most 65536 bytes"),
     ] {
         let mut whole = json!({"name": "new"});
         whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -81,6 +82,10 @@ on_both!(an_application_with_bad_fields_is_refused_and_the_field_named, |app| as
         }
     }
     create(&app, &ada, json!({"description": "nameless"})).await.expect_error(400, "bad_request");
+    // `{"x":"…"}` of exactly 64 KiB.
+    let longest = json!({"config": {"x": "y".repeat((64 << 10) - 8)}});
+    let bot = app.put(&path_of(&ada, &bot), longest.clone()).bearer(&ada.token).send().await.expect(200);
+    assert_eq!(bot["config"], longest["config"]);
     let list = app.get(&apps_of(&ada)).bearer(&ada.token).send().await.expect(200);
     assert_eq!(list["apps"], json!([bot]));
     // A team of another organization and a missing team give the same error.

@@ -316,6 +316,7 @@ on_both!(a_dataset_is_judged_by_what_its_cases_hold, |app| async move {
             .all(|r| r["case_id"].is_string() && r["log_id"].is_null())
     );
 
+    let long = "x".repeat(64 << 10);
     for (body, named) in [
         (json!({}), "eval_id"),
         (json!({"eval_id": 4711}), "eval_id"),
@@ -333,6 +334,16 @@ on_both!(a_dataset_is_judged_by_what_its_cases_hold, |app| async move {
             json!({"eval_id": eval["id"], "target": {"provider": "sandbox", "model": "m", "params": {"stream": true}}}),
             "target.params",
         ),
+        (
+            json!({"eval_id": eval["id"], "target": {"provider": "sandbox", "model": "m", "params": {"x": long}}}),
+            "target.params: must have at most 65536 bytes",
+        ),
+        (
+            json!({"eval_id": eval["id"], "target": {"provider": "sandbox", "model": "m",
+            "prompt": {"namespace": "a", "slug": "b", "variables": {"x": long}}}}),
+            "target.prompt.variables: must have at most 65536 bytes",
+        ),
+        (json!({"eval_id": eval["id"], "target": {"provider": "sandbox", "model": long}}), "target.model"),
     ] {
         let error =
             app.post(&path, body.clone()).bearer(&ada.token).send().await.expect_error(400, "bad_request");
@@ -344,6 +355,34 @@ on_both!(a_dataset_is_judged_by_what_its_cases_hold, |app| async move {
         .send()
         .await
         .expect_error(404, "not_found");
+});
+
+on_both!(a_page_of_large_runs_has_fewer_of_them, |app| async move {
+    let ada = app.signup("acme").await;
+    let dataset = app.dataset(&ada, &[json!({"input": "a", "expected": "a"})]).await;
+    let eval = app.eval(&ada, "similarity", "levenshtein", json!({"threshold": 1})).await;
+    let path = format!("/api/v1/datasets/{dataset}/eval");
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let run = app.post(&path, json!({"eval_id": eval["id"]})).bearer(&ada.token).send().await.expect(202);
+        ids.insert(0, app.wait_for_run(&ada, &run).await["id"].clone());
+    }
+    let list = app.get("/api/v1/evals/runs?limit=200").bearer(&ada.token).send().await.expect(200);
+    assert_eq!((list["runs"].as_array().unwrap().len(), &list["next_cursor"]), (3, &Value::Null));
+    // What an earlier version accepted. A statement of SQLite has at most a million bytes, so the text grows there.
+    let target = json!({"provider": "openai", "model": "m", "params": {"x": "z".repeat(105)}});
+    let sql = format!("UPDATE eval_runs SET target = REPLACE('{target}', 'z', '{}')", "y".repeat(50 << 10));
+    gateway_store::testing::execute(&app.app.services.db, &sql).await.unwrap();
+    let (mut found, mut cursor) = (Vec::new(), Value::Null);
+    for _ in 0..3 {
+        let from = cursor.as_str().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        let path = format!("/api/v1/evals/runs?limit=200{from}");
+        let list = app.get(&path).bearer(&ada.token).send().await.expect(200);
+        assert_eq!(list["runs"].as_array().unwrap().len(), 1);
+        found.push(list["runs"][0]["id"].clone());
+        cursor = list["next_cursor"].clone();
+    }
+    assert_eq!((found, cursor), (ids, Value::Null));
 });
 
 on_both!(a_target_is_called_first_and_its_row_is_named, |app| async move {

@@ -85,6 +85,23 @@ on_both!(concurrent_requests_do_not_exceed_a_quota, SMALL, |app| async move {
     app.post("/api/v1/datasets", json!({"name": "theirs"})).bearer(&eve.token).send().await.expect(201);
 });
 
+on_both!(keys_that_ended_lately_count_too, [("GATEWAY_QUOTAS", "free.keys=2")], |app| async move {
+    let ada = app.signup("acme").await;
+    let create = || app.post("/api/v1/keys", json!({"name": "short-lived"})).key(&ada.api_key).send();
+    // With the first key of the organization these are ten times the quota.
+    for _ in 0..19 {
+        let id = create().await.expect(201)["key"]["id"].as_str().unwrap().to_owned();
+        app.delete(&format!("/api/v1/keys/{id}")).key(&ada.api_key).send().await.expect(200);
+    }
+    let problem = create().await.expect_error(403, "quota_exceeded");
+    assert_eq!((&problem["quota"], &problem["limit"]), (&json!("keys"), &json!(20)), "{problem}");
+    let shown = quotas(&app, &ada).await;
+    assert_eq!(shown["keys"], json!({"limit": 2, "used": 1}), "ended keys are not shown as used");
+    app.app.services.clock.advance(30 * DAY);
+    create().await.expect(201);
+    create().await.expect_error(403, "quota_exceeded");
+});
+
 on_both!(webhooks_and_exports_have_quotas, SMALL, |app| async move {
     let ada = app.enterprise("acme").await;
     let webhook = |number: usize| json!({"url": format!("https://example.com/{number}"), "events": []});

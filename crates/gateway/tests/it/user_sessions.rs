@@ -234,6 +234,37 @@ on_both!(
     }
 );
 
+on_both!(
+    changes_of_the_password_are_limited_per_user,
+    [("GATEWAY_AUTH_ATTEMPTS", "10"), ("GATEWAY_TRUSTED_PROXIES", "127.0.0.0/8")],
+    |app| async move {
+        let (ada, bob) = (app.signup("acme").await, app.signup("bob").await);
+        for number in 0..10 {
+            let (current, new) = if number % 2 == 0 { (PASSWORD, NEW) } else { (NEW, PASSWORD) };
+            // A new password that is too short costs nothing and counts nothing.
+            assert_field_error(&change(&app, &ada.token, current, "short").await, "new_password");
+            if number < 8 {
+                change(&app, &ada.token, current, new).await.expect(200);
+            } else {
+                change(&app, &ada.token, "wrong password", new).await.expect_error(403, "forbidden");
+            }
+        }
+        // From any address, and with the right password.
+        let body = json!({"current_password": PASSWORD, "new_password": NEW});
+        let answer = app.post(CHANGE, body).bearer(&ada.token).header("x-forwarded-for", "203.0.113.1");
+        let answer = answer.send().await;
+        let error = answer.expect_error(429, "rate_limited");
+        assert_eq!(fields(&error), ["code", "message"]);
+        let wait: i64 = answer.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=15 * 60).contains(&wait), "{wait}");
+        // Nothing else is limited by it.
+        change(&app, &bob.token, PASSWORD, NEW).await.expect(200);
+        app.login(&ada.email, PASSWORD).await.expect(200);
+        app.app.services.clock.advance(15 * MINUTE);
+        change(&app, &ada.token, PASSWORD, NEW).await.expect(200);
+    }
+);
+
 /// Runs `gateway admin reset-password` on the application's database.
 async fn reset_token(app: &TestApp, email: &str) -> String {
     let (token, hash) = gateway::auth::passwords::new_reset_token().unwrap();

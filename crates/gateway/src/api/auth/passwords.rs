@@ -17,7 +17,7 @@ use super::super::response::Json;
 use super::sessions::{self, SessionOrigin};
 use crate::app::App;
 use crate::attempts::{KNOWN_ADDRESS_AGE, network};
-use crate::auth::passwords::{PasswordError, hash_reset_token};
+use crate::auth::passwords::{PasswordError, Waiter, hash_reset_token};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::metrics::events::AuthFailure;
 use crate::problem::{ApiResult, Problem};
@@ -27,6 +27,17 @@ use crate::problem::{ApiResult, Problem};
 pub(in crate::api) async fn verify_password(
     app: &App,
     address: IpAddr,
+    email: &str,
+    user: Option<&User>,
+    password: SecretString,
+) -> ApiResult<bool> {
+    verify_as(app, (Waiter::Address(network(address)), address), email, user, password).await
+}
+
+/// The same for this waiter for a thread.
+async fn verify_as(
+    app: &App,
+    (waiter, address): (Waiter, IpAddr),
     email: &str,
     user: Option<&User>,
     password: SecretString,
@@ -41,7 +52,7 @@ pub(in crate::api) async fn verify_password(
         }
     }
     let stored = user.map(|user| user.password_hash.clone());
-    let result = app.passwords.verify(password, stored).await;
+    let result = app.passwords.verify(waiter, password, stored).await;
     if result == Ok(false) {
         app.proxy.metrics.events.auth_failure(AuthFailure::WrongPassword);
     } else {
@@ -78,13 +89,19 @@ pub(super) async fn change_password(
     Body(request): Body<PasswordChange>,
 ) -> ApiResult<Json<PasswordChanged>> {
     check_password(&request.new_password).map_err(|why| Problem::field("new_password", why))?;
+    let status = app.attempts.count_password_change(person.id).await;
+    if !status.allowed {
+        let message = "too many changes of the password; try again later";
+        return Err(Problem::rate_limited(status, app.services.clock.now(), message));
+    }
+    let waiter = Waiter::User(person.id);
     let user = accounts::find(&app.services.db, person.id).await?.ok_or_else(Problem::not_found)?;
     let current = SecretString::from(request.current_password);
-    if !verify_password(&app, origin.address, &user.email, Some(&user), current).await? {
+    if !verify_as(&app, (waiter, origin.address), &user.email, Some(&user), current).await? {
         return Err(Problem::forbidden("current_password is wrong"));
     }
-    let hash =
-        app.passwords.hash(SecretString::from(request.new_password)).await.map_err(password_problem)?;
+    let new = SecretString::from(request.new_password);
+    let hash = app.passwords.hash_for(waiter, new).await.map_err(password_problem)?;
     let mut tx = app.services.db.begin().await?;
     if !accounts::lock_with_password(&mut tx, user.id, &user.password_hash).await? {
         return Err(Problem::conflict("the password was changed at the same time; sign in with the new one"));
@@ -124,8 +141,8 @@ pub(super) async fn reset_password(
     if !sign_ins::reset_exists(&app.services.db, &token_hash, app.services.clock.now()).await? {
         return Err(Problem::not_found());
     }
-    let hash =
-        app.passwords.hash(SecretString::from(request.new_password)).await.map_err(password_problem)?;
+    let (waiter, new) = (Waiter::Address(network(origin.address)), SecretString::from(request.new_password));
+    let hash = app.passwords.hash_for(waiter, new).await.map_err(password_problem)?;
     let mut tx = app.services.db.begin().await?;
     let now = app.services.clock.now();
     let user = sign_ins::consume_reset(&mut tx, &token_hash, now).await?.ok_or_else(Problem::not_found)?;

@@ -28,7 +28,8 @@ use crate::app::App;
 use crate::memory::{MemoryAccount, hold};
 use crate::problem::{ApiResult, Problem};
 
-const CASES_PER_PAGE: i64 = 100;
+/// A case has up to 256 KiB.
+const CASES_PER_PAGE: i64 = 50;
 const IDS_PER_PAGE: i64 = 10_000;
 
 /// Reads the cases of one edition of a dataset.

@@ -9,7 +9,7 @@ use gateway_store::datasets::{self, Edition};
 use gateway_store::evals;
 use gateway_store::prompts::{self, PromptName};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::runs::{RunInput, check_may_run, start_run};
@@ -26,6 +26,10 @@ use crate::problem::{ApiResult, Problem};
 
 /// Cases of one run.
 const MAX_CASES: i64 = 100_000;
+/// They are stored with the run, and a page has many runs.
+const MAX_PARAMS_BYTES: usize = 64 << 10;
+const MAX_VARIABLES_BYTES: usize = 64 << 10;
+const MAX_MODEL_BYTES: usize = 1_024;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "DatasetEvalRequest")]
@@ -48,7 +52,7 @@ pub(super) struct TargetRequest {
     /// input. Fields of the input are variables, and `input` is the whole input.
     #[serde(default, deserialize_with = "optional_object")]
     prompt: Option<PromptRequest>,
-    /// Parameters of the request, such as `temperature`.
+    /// Parameters of the request, such as `temperature`; at most 64 KiB as JSON.
     params: Option<Map<String, Value>>,
 }
 
@@ -59,7 +63,7 @@ struct PromptRequest {
     slug: String,
     /// A version number or a label, which is resolved when the run starts. Default: the latest version.
     version: Option<VersionSelector>,
-    /// Values that are used for all cases.
+    /// Values that are used for all cases; at most 64 KiB as JSON.
     variables: Option<HashMap<String, String>>,
 }
 
@@ -132,6 +136,9 @@ pub(super) async fn checked_target(
     if model.trim().is_empty() {
         return Err(Problem::field("target.model", "must not be empty"));
     }
+    if model.len() > MAX_MODEL_BYTES {
+        return Err(Problem::field("target.model", format!("must have at most {MAX_MODEL_BYTES} bytes")));
+    }
     internal_call::check_allowed(caller, &provider, &model).map_err(|mut problem| {
         if problem.message.starts_with("provider: ") {
             problem.message = format!("target.{}", problem.message).into();
@@ -144,17 +151,26 @@ pub(super) async fn checked_target(
             return Err(Problem::field("target.params", format!("must not contain {name}")));
         }
     }
+    check_json_size("target.params", &params, MAX_PARAMS_BYTES)?;
     let prompt = match prompt {
         None => None,
         Some(PromptRequest { namespace, slug, version, variables }) => {
+            let variables = variables.unwrap_or_default();
+            check_json_size("target.prompt.variables", &variables, MAX_VARIABLES_BYTES)?;
             let reference = PromptReference { namespace, slug, version: version.unwrap_or_default() };
             let name = PromptName { namespace: &reference.namespace, slug: &reference.slug };
             let found = prompts::find(&app.services.db, caller.org.id, name, &reference.version).await?;
             let found = found.ok_or_else(|| Problem::field("target.prompt", reference.missing()))?;
-            let variables = variables.unwrap_or_default();
             let PromptReference { namespace, slug, version: _ } = reference;
             Some(Prompt { namespace, slug, version: found.version, content: found.content, variables })
         }
     };
     Ok(Target { provider, model, prompt, params })
+}
+
+fn check_json_size(field: &str, value: &impl Serialize, max: usize) -> ApiResult<()> {
+    if serde_json::to_string(value).map_or(usize::MAX, |text| text.len()) > max {
+        return Err(Problem::field(field, format!("must have at most {max} bytes as JSON")));
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use gateway_core::events::Event;
 use gateway_core::ids::KeyId;
 use gateway_core::quotas::Quota;
 use gateway_core::time::HOUR;
-use gateway_store::{budgets, events, keys, limits};
+use gateway_store::{budgets, events, keys, limits, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -14,7 +14,7 @@ use super::super::caller::KeyManager;
 use super::super::extract::{OptionalBody, PathParam};
 use super::super::response::Created;
 use super::self_service::Bounds;
-use super::{KeyBrief, find_managed, generate};
+use super::{KeyBrief, check_ended, find_managed, generate};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
@@ -56,6 +56,9 @@ pub(super) async fn rotate(
             bounds.check_overlap(&mut tx, &manager.identity, app.services.clock.now()).await?;
         }
     }
+    // Also without an overlap: the old key is kept.
+    orgs::lock_for_update(&mut tx, org).await?;
+    check_ended(&app, &mut tx, &manager.identity.org).await?;
     let (mut old, hash) = find_managed(&mut tx, &manager, id).await?;
     // Read after the row is locked: a concurrent rotation may have expired the key while this one waited.
     let now = app.services.clock.now();
