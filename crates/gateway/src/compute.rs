@@ -109,8 +109,10 @@ impl ComputePool {
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancellation.is_cancelled));
         let result = self.start_work(slot, cancellation, work)?;
         match tokio::time::timeout_at(deadline.into(), result).await {
-            Ok(done) => done.map_err(|_| ComputeError::Failed),
-            Err(_) => Err(ComputeError::TimedOut),
+            Ok(Ok(done)) => Ok(done),
+            // A thread that came to it too late has not begun the work.
+            Ok(Err(_)) if Instant::now() < deadline => Err(ComputeError::Failed),
+            Ok(Err(_)) | Err(_) => Err(ComputeError::TimedOut),
         }
     }
 
@@ -215,6 +217,15 @@ mod tests {
         let first = pool.run_for_body(org(1), INLINE_BYTES + 1, Duration::from_secs(20), sleep(250));
         let second = pool.run_for_body(org(1), INLINE_BYTES + 1, Duration::from_millis(400), sleep(300));
         assert_eq!(tokio::join!(first, second), (Ok(()), Err(ComputeError::TimedOut)));
+    }
+
+    #[tokio::test]
+    async fn work_that_a_thread_comes_to_too_late_has_timed_out() {
+        let pool = pool(1);
+        let limits = WaitLimits { start: None, run: Duration::ZERO };
+        for _ in 0..50 {
+            assert_eq!(pool.run(org(1), limits, |_| 1).await, Err(ComputeError::TimedOut));
+        }
     }
 
     #[tokio::test]

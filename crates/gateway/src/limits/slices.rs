@@ -297,7 +297,10 @@ async fn fetch_permits(
             let limit = u64::try_from(asked.capacity).unwrap_or(0);
             let wait = Some(CONCURRENT_RETRY);
             let shortage = Shortage { unit: Unit::Concurrent, limit, needed: 1, left: 0, wait };
-            entry.lease.refused = Some(RefusedFetch { until: now.0 + REFUSED_MS, shortage });
+            // With a floor, the calls of another class may fit.
+            if asked.floor == 0 {
+                entry.lease.refused = Some(RefusedFetch { until: now.0 + REFUSED_MS, shortage });
+            }
             short = Some(Short { limit: wanted.limit, bucket: Arc::clone(&wanted.bucket), shortage });
         }
     }

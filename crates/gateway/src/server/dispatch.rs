@@ -36,6 +36,9 @@ use crate::proxy::headers::{self, PROVIDER};
 use crate::proxy::{ClientRequest, Proxy, Worker, sdk};
 use crate::{api, console};
 
+/// Responses of the management API up to this size are sent however much memory the organization uses.
+const SMALL_RESPONSE: usize = 64 << 10;
+
 /// Everything that the requests of one worker thread use.
 pub struct Dispatcher {
     pub handlers: Handlers,
@@ -244,6 +247,7 @@ fn address_of(app: &App, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
 async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Received) -> ApiResult<Response> {
     let Received { request, peer, request_id, .. } = received;
     let services = &handlers.app.services;
+    let is_read = identity.is_some() && request.method() == Method::GET;
     let account = identity.map_or_else(|| services.memory.anonymous(), |identity| &identity.org.memory);
     let memory = RequestMemory::new(account.open());
     let mut request = request.map(Body::new);
@@ -300,7 +304,13 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
     match receiver.await {
         Ok(Ok(response)) => {
             let (head, body) = response.into_parts();
-            memory.charge(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+            let length = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+            // A reader can ask again. What has changed something is answered all the same.
+            if is_read && length > SMALL_RESPONSE {
+                memory.grow(length)?;
+            } else {
+                memory.charge(length);
+            }
             // What the request reserved stays reserved until the response has ended: a stream may still use it.
             Ok(Response::from_parts(head, Body::new(GuardedBody::new(body, memory))))
         }

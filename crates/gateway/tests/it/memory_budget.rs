@@ -51,8 +51,12 @@ fn proxied<'a>(account: &'a Account, headers: &[(&'a str, &'a str)]) -> Vec<(&'a
     ours.into_iter().chain(headers.iter().copied()).collect()
 }
 
-on_both!(one_organization_cannot_use_up_the_memory, [SMALL_BUDGET], |app| async move {
+on_both!(one_organization_cannot_use_up_the_memory, [SMALL_BUDGET, ENTERPRISE], |app| async move {
     let (evil, ada) = (app.signup("evil").await, app.signup("acme").await);
+    let cases = vec![json!({"input": "x".repeat(250_000)}); 8];
+    let dataset = app.dataset(&evil, &cases).await;
+    let cases = || app.get(&format!("/api/v1/datasets/{dataset}/cases")).key(&evil.api_key).send();
+    cases().await.expect(200);
     // A body that may be sent again is kept while the sandbox waits.
     let held = [("x-gateway-retry", "1"), ("x-sandbox-delay-ms", "60000")];
     let whole = request("POST", CHAT, &proxied(&evil, &held), chat(MIB).as_bytes());
@@ -95,6 +99,9 @@ on_both!(one_organization_cannot_use_up_the_memory, [SMALL_BUDGET], |app| async 
     }
     assert!(used(&app) > SHARE / 2, "the accepted ones are still held");
     assert!(app.app.services.memory.refusals() > 0);
+    // Large responses of the management API count too; small ones are always sent.
+    cases().await.expect_error(503, "overloaded");
+    app.get("/api/v1/datasets").key(&evil.api_key).send().await.expect(200);
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     until_all_released(&app).await;
     let answer = app.call(Method::POST, CHAT).key(&evil.api_key).header("x-gateway-provider", "sandbox");
