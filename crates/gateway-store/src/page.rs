@@ -3,6 +3,12 @@
 
 use gateway_core::time::Timestamp;
 
+use crate::StoreError;
+use crate::row::Row;
+
+/// The size of a page of rows that may be large.
+const MAX_BYTES: i64 = 8 << 20;
+
 /// A requested page.
 #[derive(Debug, Clone)]
 pub struct Page {
@@ -15,6 +21,19 @@ impl Page {
     /// One row more than requested, to know whether another page follows.
     pub(crate) fn fetch(&self) -> i64 {
         self.limit + 1
+    }
+
+    /// The page with fewer rows if they are large, but with one at least. `sizes`: the `size` of each row, in their order.
+    pub(crate) fn bounded(&self, sizes: &[Row]) -> Result<Self, StoreError> {
+        let (mut limit, mut bytes) = (0, 0_i64);
+        for row in sizes {
+            bytes = bytes.saturating_add(row.get("size")?);
+            if limit > 0 && bytes > MAX_BYTES {
+                break;
+            }
+            limit += 1;
+        }
+        Ok(Self { limit, before: self.before.clone() })
     }
 
     /// The cursor as a number, for lists with numeric ids.

@@ -12,8 +12,6 @@ use crate::{Db, StoreError, Tx};
 
 /// Runs kept per owner.
 const MAX_RUNS: i64 = 1_000;
-/// The size of a page of the history.
-const MAX_PAGE_BYTES: i64 = 8 << 20;
 
 table! {
     #[derive(Debug, Clone, PartialEq)]
@@ -79,15 +77,7 @@ pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged
             args![org, owner, page.before.clone(), page.limit],
         )
         .await?;
-    let (mut limit, mut bytes) = (0, 0_i64);
-    for row in &sizes {
-        bytes = bytes.saturating_add(row.get("size")?);
-        if limit > 0 && bytes > MAX_PAGE_BYTES {
-            break;
-        }
-        limit += 1;
-    }
-    let page = Page { limit, before: page.before.clone() };
+    let page = page.bounded(&sizes)?;
     let sql = PlaygroundRun::select(
         "org_id = $1 AND owner = $2 AND error IS NULL AND ($3 IS NULL OR id < $3) ORDER BY id DESC LIMIT $4",
     );

@@ -222,7 +222,7 @@ impl Account {
             }
         }
         self.running += 1;
-        // Whoever knew of other nodes' calls does not count this one.
+        // What was known of other nodes' calls does not include this one.
         self.running_elsewhere = 0;
         self.note_low(now);
     }

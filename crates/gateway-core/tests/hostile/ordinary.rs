@@ -191,3 +191,13 @@ pub fn template(length: usize) -> Vec<u8> {
 pub fn path(length: usize) -> Vec<u8> {
     repeated_bytes(b"/v1/things/name?key=value&other=some%20text&", length)
 }
+
+/// A JSON Schema of many small objects.
+pub fn schema(length: usize) -> Vec<u8> {
+    let properties: serde_json::Map<String, serde_json::Value> = (0..length / 90)
+        .map(|at| {
+            (format!("field{at:05}"), json!({"type": "object", "properties": {"text": {"type": "string"}}}))
+        })
+        .collect();
+    json!({"type": "object", "properties": properties}).to_string().into_bytes()
+}

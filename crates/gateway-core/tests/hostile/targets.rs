@@ -233,7 +233,7 @@ pub fn all() -> Vec<Target> {
         target("streams of cohere", |length| ordinary::stream("cohere", length), |bytes| streams(bytes, 4)),
         target("embeddings", embeddings_body, embeddings),
         target("sandbox", ordinary::chat_request, sandbox_call),
-        target("sandbox schema", schema, sandbox_schema),
+        target("sandbox schema", ordinary::schema, sandbox_schema),
         target("multipart", ordinary::form, |body| {
             multipart_model("multipart/form-data; boundary=X", body);
         }),
@@ -427,15 +427,6 @@ pub fn sandbox_call(body: &[u8]) {
     for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"] {
         sandbox::respond("POST", path, &directives, body);
     }
-}
-
-fn schema(length: usize) -> Vec<u8> {
-    let properties: serde_json::Map<String, serde_json::Value> = (0..length / 90)
-        .map(|at| {
-            (format!("field{at:05}"), json!({"type": "object", "properties": {"text": {"type": "string"}}}))
-        })
-        .collect();
-    json!({"type": "object", "properties": properties}).to_string().into_bytes()
 }
 
 /// The schema of the answer, and of a tool that must be called.

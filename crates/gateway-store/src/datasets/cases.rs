@@ -21,9 +21,6 @@ const AFTER_ALL_IDS: &str = "z";
 /// Rows that are deleted in one transaction.
 const DELETED_ROWS: i64 = 1_000;
 
-/// The size of a page of cases.
-const MAX_PAGE_BYTES: i64 = 8 << 20;
-
 const COLUMNS: &str = "c.id, c.input, c.expected, c.metadata, c.created_at, c.updated_at";
 
 static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
@@ -221,15 +218,7 @@ pub async fn list_cases(db: &Db, dataset: DatasetRef, page: &Page) -> Result<Pag
     let size = "CAST(LENGTH(c.input) + LENGTH(c.expected) + LENGTH(c.metadata) AS BIGINT) AS size";
     let sql = select(size, dataset, "c.id < $3", "ORDER BY c.id DESC LIMIT $4");
     let sizes = db.all(sql, args![dataset.org, dataset.id, before, page.limit]).await?;
-    let (mut limit, mut bytes) = (0, 0_i64);
-    for row in &sizes {
-        bytes = bytes.saturating_add(row.get("size")?);
-        if limit > 0 && bytes > MAX_PAGE_BYTES {
-            break;
-        }
-        limit += 1;
-    }
-    let page = Page { limit, before: page.before.clone() };
+    let page = page.bounded(&sizes)?;
     let sql = select(COLUMNS, dataset, "c.id < $3", "ORDER BY c.id DESC LIMIT $4");
     let rows = db.all(sql, args![dataset.org, dataset.id, before, page.fetch()]).await?;
     let cases = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;

@@ -245,8 +245,6 @@ pub async fn find(db: &Db, org: OrgId, id: i64) -> Result<Option<Run>, StoreErro
     table::read_opt(row.as_ref())
 }
 
-/// The size of a page of runs, which have their definitions and targets.
-const MAX_PAGE_BYTES: i64 = 8 << 20;
 const LISTED: &str = "org_id = $1 AND ($2 IS NULL OR eval_id = $2) AND ($3 IS NULL OR dataset_id = $3) \
     AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR id < $5) ORDER BY id DESC LIMIT $6";
 
@@ -259,15 +257,7 @@ pub async fn list(db: &Db, org: OrgId, filter: &RunFilter, page: &Page) -> Resul
         "SELECT CAST(LENGTH(definition) + COALESCE(LENGTH(target), 0) AS BIGINT) AS size FROM eval_runs WHERE {LISTED}"
     );
     let sizes = db.all(AssertSqlSafe(sizes), values(page.limit)).await?;
-    let (mut limit, mut bytes) = (0, 0_i64);
-    for row in &sizes {
-        bytes = bytes.saturating_add(row.get("size")?);
-        if limit > 0 && bytes > MAX_PAGE_BYTES {
-            break;
-        }
-        limit += 1;
-    }
-    let page = Page { limit, before: page.before.clone() };
+    let page = page.bounded(&sizes)?;
     let rows = db.all(Run::select(LISTED), values(page.fetch())).await?;
     Ok(page.cut(table::read_all::<Run>(&rows)?, |run| run.id.to_string()))
 }

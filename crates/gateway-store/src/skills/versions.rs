@@ -80,9 +80,6 @@ pub async fn find_version(
     row.as_ref().map(read).transpose()
 }
 
-/// The size of a page of versions.
-const MAX_PAGE_BYTES: i64 = 8 << 20;
-
 /// Newest first. A page has fewer than its limit if the versions are large.
 pub async fn list_versions(
     db: &Db,
@@ -98,15 +95,7 @@ pub async fn list_versions(
          {condition}"
     );
     let sizes = db.all(AssertSqlSafe(sql), args![org, skill, before, page.limit]).await?;
-    let (mut limit, mut bytes) = (0, 0_i64);
-    for row in &sizes {
-        bytes = bytes.saturating_add(row.get("size")?);
-        if limit > 0 && bytes > MAX_PAGE_BYTES {
-            break;
-        }
-        limit += 1;
-    }
-    let page = Page { limit, before: page.before.clone() };
+    let page = page.bounded(&sizes)?;
     let sql = format!(
         "{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND ($3 IS NULL OR v.version < $3) \
          ORDER BY v.version DESC LIMIT $4"

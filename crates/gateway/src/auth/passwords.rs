@@ -257,7 +257,7 @@ mod tests {
             let other = Waiter::User(UserId(uuid::Uuid::from_u128(2)));
             let mut other = Box::pin(passwords.run(Some(other), || 1));
             assert!(futures_util::future::poll_immediate(&mut other).await.is_none());
-            // Whoever leaves makes room.
+            // A caller that leaves makes room.
             waiting.pop();
             let mut again = Box::pin(passwords.run(Some(waiter), || 1));
             assert!(futures_util::future::poll_immediate(&mut again).await.is_none());

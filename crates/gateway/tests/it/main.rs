@@ -60,6 +60,7 @@ mod docs_pages;
 mod eval_budgets;
 mod eval_crash;
 mod eval_estimates;
+mod eval_judges;
 mod eval_live;
 mod eval_prompts;
 mod eval_results;

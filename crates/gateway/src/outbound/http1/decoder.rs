@@ -6,8 +6,8 @@ use super::{ConnectionError, consume};
 
 /// The bytes of all chunk extensions, and those of the trailers.
 const MAX_IGNORED: usize = 16 << 10;
-/// Chunks that have arrived together are joined to pieces of at least this size. Whoever forwards a piece keeps some
-/// hundred bytes for it, however small it is.
+/// Chunks that have arrived together are joined to pieces of at least this size. HTTP/2 keeps some hundred bytes
+/// for each piece that it sends, however small it is.
 const MIN_PIECE: usize = 4 << 10;
 
 /// Finds the data in what has been read of a body.

@@ -180,7 +180,7 @@ fn parse(input: &mut Bytes, method: &Method) -> Result<Option<ResponseHead>, Con
         framing.read_header(&name, &value)?;
         headers.append(name, value);
     }
-    // The chunks count (RFC 9112, section 6.3). Whoever forwards the response would promise another length.
+    // The chunks count (RFC 9112, section 6.3). A length beside them would be wrong for a client.
     if framing.is_chunked.is_some() {
         headers.remove(CONTENT_LENGTH);
     }
