@@ -49,7 +49,7 @@ test('an export is added, sends rows, is paused, tested and deleted', async () =
   await card.getByRole('button', { name: 'Actions for Rows to the sink' }).click()
   await page.getByRole('menuitem', { name: 'Edit…' }).click()
   const edit = page.getByRole('dialog', { name: 'Edit Rows to the sink' })
-  assert.equal(await edit.getByLabel('Signing secret').getAttribute('placeholder'), 'set – replace')
+  assert.equal(await edit.getByLabel('Signing secret').getAttribute('placeholder'), 'set; type to replace')
   assert.ok(!(await page.content()).includes('c2VjcmV0'))
   await page.keyboard.press('Escape')
   await card.getByRole('button', { name: 'Actions for Rows to the sink' }).click()

@@ -45,7 +45,7 @@ test('no page violates WCAG A or AA, in both themes, on a desk and on a phone', 
       for (const theme of ['light', 'dark']) {
         await page.emulateMedia({ colorScheme: theme })
         await page.waitForTimeout(50)
-        await expectAccessible(page, `${name}, ${width}, ${theme}`).catch((error) => problems.push(error.message))
+        await expectAccessible(page, `${name}, ${width}, ${theme}`, theme).catch((error) => problems.push(error.message))
       }
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
       if (overflow > 0) problems.push(`${name} is ${overflow} px too wide for ${viewport.width} px`)

@@ -245,7 +245,7 @@ test('a tool call of the answer is shown, gets its result, and the conversation 
   await page.keyboard.insertText('sunny')
   assert.equal(await page.getByLabel('Tool of call 1 of message 2').inputValue(), 'weather')
   const id = await page.getByLabel('Call that message 3 answers').inputValue()
-  assert.equal(await column(page, 1).getByRole('button', { name: 'Add the result' }).getAttribute('title'), 'The answer is one of the messages already')
+  assert.equal(await column(page, 1).getByRole('button', { name: 'Add the result' }).getAttribute('title'), 'The answer is already one of the messages')
   await inspect(page, 'playground-tool-result')
   await page.getByLabel('Extra parameters (JSON)').fill('')
   await page.getByRole('button', { name: 'Run', exact: true }).click()

@@ -6,7 +6,8 @@ import { notifySessionExpired } from './session'
 
 export type PlaygroundEvent =
   | { kind: 'start'; index: number }
-  | { kind: 'delta'; index: number; content: string }
+  /** `toolCalls` are pieces of calls, as in the chunks of chat completions. */
+  | { kind: 'delta'; index: number; content: string; toolCalls: readonly unknown[] }
   | { kind: 'done'; index: number; run: Schemas['PlaygroundRun'] }
   | { kind: 'error'; index: number; failure: RunFailure }
 
@@ -44,7 +45,13 @@ function parseEvent(name: string, data: unknown): PlaygroundEvent | null {
     case 'start':
       return { kind: 'start', index }
     case 'delta':
-      return { kind: 'delta', index, content: typeof data['content'] === 'string' ? data['content'] : '' }
+      return {
+        kind: 'delta',
+        index,
+        content: typeof data['content'] === 'string' ? data['content'] : '',
+        // A gateway that leaves them out has the calls in `done` only.
+        toolCalls: Array.isArray(data['tool_calls']) ? data['tool_calls'] : [],
+      }
     case 'done':
       return { kind: 'done', index, run: data as Schemas['PlaygroundRun'] & Record<string, unknown> }
     case 'error':

@@ -72,7 +72,7 @@ function LegendLabel({ item }: { item: LegendItem }): ReactNode {
   return (
     <>
       <span className="size-2 shrink-0 rounded-[2px] border" style={{ borderColor: item.color, background: isHidden ? 'transparent' : item.color }} />
-      <span className={isHidden ? 'truncate line-through' : 'truncate'}>{item.name}</span>
+      <span className={isHidden ? 'name truncate text-left line-through' : 'name truncate text-left'}>{item.name}</span>
       {item.value !== undefined && <span className="text-fg tabular-nums">{item.value}</span>}
     </>
   )

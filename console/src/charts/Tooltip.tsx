@@ -18,7 +18,7 @@ export function Tooltip({ title, lines, x, width }: TooltipProps): ReactNode {
         <div key={line.name} className={line.color === null ? 'mt-0.5 flex gap-3 border-t border-line pt-0.5 font-medium' : 'flex items-center gap-3'}>
           <span className="flex min-w-0 flex-1 items-center gap-1.5">
             {line.color !== null && <span className="size-2 shrink-0 rounded-[2px]" style={{ background: line.color }} />}
-            <span className="truncate">{line.name}</span>
+            <span className="name truncate">{line.name}</span>
           </span>
           <span className="tabular-nums">{line.value}</span>
         </div>

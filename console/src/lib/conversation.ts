@@ -64,7 +64,9 @@ function parseMessage(message: Body): Message {
   const parts = [...reasoningParts(message), ...parseParts(message['content']), ...refusalParts(message), ...toolCallParts(message)]
   if (role === 'tool') {
     const id = typeof message['tool_call_id'] === 'string' ? message['tool_call_id'] : null
-    return { role, parts: [{ kind: 'tool_result', id, name: null, content: parts, failed: false }] }
+    // Messages of the role `function` have the name of what they answer instead of an id.
+    const name = typeof message['name'] === 'string' ? message['name'] : null
+    return { role, parts: [{ kind: 'tool_result', id, name, content: parts, failed: false }] }
   }
   // A user message with nothing but tool results is a tool message.
   const isToolResult = role === 'user' && parts.length > 0 && parts.every((part) => part.kind === 'tool_result')
@@ -135,9 +137,11 @@ function refusalParts(message: Body): Part[] {
   return typeof message['refusal'] === 'string' ? [{ kind: 'refusal', text: message['refusal'] }] : []
 }
 
+/** The calls of a message. `function_call` is the older form of OpenAI, with one call and without an id. */
 function toolCallParts(message: Body): Part[] {
-  const calls = Array.isArray(message['tool_calls']) ? message['tool_calls'] : []
-  return parseParts(calls.filter(isRecord).map((call) => ({ ...call, type: 'function' })))
+  const calls: unknown[] = Array.isArray(message['tool_calls']) ? message['tool_calls'] : []
+  const legacy = isRecord(message['function_call']) ? [{ function: message['function_call'] }] : []
+  return parseParts([...calls.filter(isRecord), ...legacy].map((call) => ({ ...call, type: 'function' })))
 }
 
 function parseRole(role: unknown): Role {

@@ -14,7 +14,7 @@ test('invalid fields are reported with their line', () => {
   expect(validateSkillSource(text('description: d\nname: Not Kebab')).map((problem) => problem.line)).toEqual([3])
   expect(validateSkillSource(text('name: x')).map((problem) => problem.message)).toEqual(['description: is required'])
   expect(validateSkillSource(text(`name: x\ndescription: ${'d'.repeat(1100)}`)).map((problem) => problem.message)).toEqual(['description: has 1,100 characters; the maximum is 1,024'])
-  expect(validateSkillSource(text('name: x\ndescription: d', ' \n'))).toEqual([{ line: 4, message: 'the instructions below the frontmatter are missing' }])
+  expect(validateSkillSource(text('name: x\ndescription: d', ' \n'))).toEqual([{ line: 4, message: 'the instructions below the front matter are missing' }])
 })
 
 test('the licence is read from the front matter', () => {

@@ -30,7 +30,7 @@ export function validateSkillSource(source: string): SourceProblem[] {
   else if (description.value.length > MAX_DESCRIPTION_LENGTH) problems.push({ line: description.line, message: `description: has ${integer(description.value.length)} characters; the maximum is ${integer(MAX_DESCRIPTION_LENGTH)}` })
   const tab = header.findIndex((line) => /^\s*\t/.test(line))
   if (tab >= 0) problems.push({ line: tab + 2, message: 'YAML is indented with spaces, not with tabs' })
-  if (lines.slice(end + 1).every((line) => line.trim() === '')) problems.push({ line: end + 1, message: 'the instructions below the frontmatter are missing' })
+  if (lines.slice(end + 1).every((line) => line.trim() === '')) problems.push({ line: end + 1, message: 'the instructions below the front matter are missing' })
   return problems
 }
 

@@ -11,7 +11,7 @@ const LOGS: readonly [string, string][] = [
   ['j / k', 'Next or previous row'],
   ['Enter', 'Open the row'],
   ['Esc', 'Close the drawer'],
-  ['f', 'Drawer over the whole width'],
+  ['f', 'Drawer at full width'],
   ['1 – 6', 'Tabs of the drawer'],
   ['c', 'Copy the request as curl'],
   ['p', 'Open it in the playground'],
@@ -19,7 +19,7 @@ const LOGS: readonly [string, string][] = [
   ['Space', 'Pause or resume the live tail'],
 ]
 const BUILD: readonly [string, string][] = [
-  [`${MOD_KEY_LABEL}S`, 'Save the prompt or skill that is edited'],
+  [`${MOD_KEY_LABEL}S`, 'Save the prompt or skill that you edit'],
   [`${MOD_KEY_LABEL}Enter`, 'Run the playground'],
   ['Esc', 'Stop all responses'],
 ]

@@ -85,7 +85,7 @@ export function Palette({ onClose }: { onClose(): void }) {
             {entries.map((entry, index) => (
               <div key={`${entry.name} ${entry.hint}`} id={`${list}-${index}`} role="option" aria-selected={index === chosen} className="popup-item" onClick={() => run(entry)} onMouseMove={() => setAt(index)}>
                 <entry.icon size={15} className="shrink-0 text-muted" aria-hidden />
-                <span className="truncate">{entry.name}</span>
+                <span className="name truncate">{entry.name}</span>
                 <span className="ml-auto shrink-0 text-xs text-muted">{entry.hint}</span>
               </div>
             ))}

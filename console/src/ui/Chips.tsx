@@ -27,7 +27,7 @@ export function FilterChips({ filters, onChange }: ChipsProps) {
         .map((filter) => (
           <span key={filter.name} className="chip border-accent bg-accent-soft">
             <span className="text-muted">{filter.label}</span>
-            <span className="max-w-48 truncate font-medium">{filter.options?.find((option) => option.value === filter.value)?.label ?? filter.value}</span>
+            <span className="name max-w-48 truncate font-medium">{filter.options?.find((option) => option.value === filter.value)?.label ?? filter.value}</span>
             <button type="button" className="-mr-1.5 grid size-6 place-items-center rounded-full" aria-label={`Remove filter ${filter.label}`} onClick={() => onChange(filter.name, undefined)}>
               <X size={12} aria-hidden />
             </button>

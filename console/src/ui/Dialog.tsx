@@ -47,7 +47,7 @@ export function Dialog({ open, onClose, title, description, children, actions, s
           >
             <header className="flex items-start gap-3 px-4 pt-3 pb-2">
               <div className="min-w-0 flex-1">
-                <Radix.Title className="text-lg">{title}</Radix.Title>
+                <Radix.Title className="text-lg break-words">{title}</Radix.Title>
                 {description && <Radix.Description className="mt-0.5 text-muted">{description}</Radix.Description>}
               </div>
               <Radix.Close className="btn btn-ghost btn-icon btn-sm" aria-label="Close" type="button">

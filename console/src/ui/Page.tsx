@@ -49,7 +49,7 @@ export function Section({ title, aside, children, className, flush }: SectionPro
     <section className={cx('card min-w-0', className)}>
       {(title || aside) && (
         <header className="flex min-h-10 flex-wrap items-center gap-2 px-3 pt-1.5">
-          <h2 className="min-w-0 flex-1 text-sm">{title}</h2>
+          <h2 className="min-w-0 flex-1 text-sm break-words">{title}</h2>
           {aside}
         </header>
       )}

@@ -21,7 +21,7 @@ export function Tabs<T extends string>({ label, value, onChange, items, aside }:
   return (
     <Radix.Root value={value} onValueChange={(next) => onChange(next as T)} className="flex min-h-0 flex-col">
       <div className="flex items-center gap-2 border-b border-line">
-        <Radix.List aria-label={label} className="flex min-w-0 flex-1 overflow-x-auto overflow-y-hidden px-2">
+        <Radix.List aria-label={label} className="flex min-w-0 flex-1 overflow-x-auto overflow-y-hidden px-2 max-sm:flex-wrap">
           {items.map((item) => (
             <Radix.Trigger key={item.value} value={item.value} className="tab">
               {item.label}

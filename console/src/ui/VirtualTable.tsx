@@ -167,7 +167,7 @@ export function VirtualTable<Row>(props: VirtualTableProps<Row>) {
                   </div>
                 )}
                 {columns.map((column) => (
-                  <div key={column.key} role="gridcell" className={cx('truncate px-2', column.number && 'text-right')}>
+                  <div key={column.key} role="gridcell" className={cx('px-2', secondLine ? 'max-sm:line-clamp-2 max-sm:leading-[1.15] max-sm:wrap-anywhere sm:truncate' : 'truncate', column.number && 'text-right')}>
                     {column.cell(row)}
                   </div>
                 ))}

@@ -31,6 +31,7 @@ function aggregateChatCompletions(events: Body[]): Body {
     const delta = isRecord(choice['delta']) ? choice['delta'] : {}
     for (const name of ['content', 'refusal', 'reasoning_content', 'reasoning']) append(aggregated.message, name, delta[name])
     for (const call of asRecords(delta['tool_calls'])) appendToolCall(aggregated.message, call)
+    if (isRecord(delta['function_call'])) appendFunctionCall(aggregated.message, delta['function_call'])
     aggregated.finish_reason = choice['finish_reason'] ?? aggregated.finish_reason
   }
   return { choices: [...choices.entries()].sort(([a], [b]) => a - b).map(([, choice]) => choice) }
@@ -45,6 +46,14 @@ function appendToolCall(message: Body, piece: Body): void {
   const definition = call['function'] as Body
   append(definition, 'name', given['name'])
   append(definition, 'arguments', given['arguments'])
+}
+
+/** The older form of a tool call, of which a message has one. */
+function appendFunctionCall(message: Body, piece: Body): void {
+  const call = isRecord(message['function_call']) ? message['function_call'] : {}
+  message['function_call'] = call
+  append(call, 'name', piece['name'])
+  append(call, 'arguments', piece['arguments'])
 }
 
 function aggregateAnthropic(events: Body[]): Body {

@@ -33,7 +33,7 @@ export function Account() {
           <ul className="pb-1">
             {me.orgs.map((org) => (
               <li key={org.id} className="flex min-h-10 items-center gap-2 border-t border-line px-3 first:border-t-0">
-                <span className="min-w-0 flex-1 truncate">
+                <span className="name min-w-0 flex-1 truncate">
                   {org.name} <span className="font-mono text-xs text-muted">{org.slug}</span>
                 </span>
                 <Badge>{org.role}</Badge>

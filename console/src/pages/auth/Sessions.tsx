@@ -24,14 +24,14 @@ export function Sessions() {
     {
       key: 'where',
       header: 'From',
-      className: 'max-w-[1px] w-2/3',
+      className: 'name max-w-[1px] w-2/3',
       cell: (session) => (
         <span className="flex min-w-0 flex-col py-1">
           <span className="flex items-center gap-2">
             <span className="font-mono">{session.address}</span>
             {session.current && <Badge tone="accent">this one</Badge>}
           </span>
-          <span className="truncate text-muted" title={session.user_agent}>
+          <span className="name truncate text-muted" title={session.user_agent}>
             {session.user_agent}
           </span>
         </span>

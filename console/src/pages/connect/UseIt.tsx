@@ -26,7 +26,7 @@ export function DialectSnippets({ model, only }: { model: string; only?: Dialect
     <Section title="With the client of another gateway">
       <Snippets label="Client" snippets={snippets} />
       <p className="mt-2 text-xs text-muted">
-        Applications keep their headers and change the base URL and the key. The operator must have named the gateway in <code>GATEWAY_COMPAT={names}</code>; otherwise the address is 404.
+        Applications keep their headers and change the base URL and the key. The operator must have named the gateway in <code>GATEWAY_COMPAT={names}</code>; otherwise the address responds with 404.
       </p>
     </Section>
   )

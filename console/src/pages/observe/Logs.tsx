@@ -78,10 +78,11 @@ export function Logs() {
   const withDate = Date.parse(bounds.to) - Date.parse(bounds.from) > DAY_MS
   const order = orderOf(search.sort)
   const isFirstOfDay = useMemo(() => (withDate && order.field === 'time' ? firstOfDay(rows, order.ascending, zone) : () => false), [withDate, order.field, order.ascending, rows, zone])
+  const isPhone = width < NARROW && matchMedia('(width < 40rem)').matches
   const all = useMemo(() => {
     const named = (list: readonly { id: string; name: string }[] | undefined) => (id: string) => list?.find((one) => one.id === id)?.name ?? id.slice(0, 8)
-    return logColumns({ zone, withDate, isNarrow: width < NARROW, keyName: named(keys.data?.keys), appName: named(apps.data?.apps), teamName: named(teams.data?.teams), providerColor, isFirstOfDay })
-  }, [zone, withDate, width < NARROW, keys.data, apps.data, teams.data, providerColor, isFirstOfDay])
+    return logColumns({ zone, withDate, isNarrow: width < NARROW, isPhone, keyName: named(keys.data?.keys), appName: named(apps.data?.apps), teamName: named(teams.data?.teams), providerColor, isFirstOfDay })
+  }, [zone, withDate, width < NARROW, isPhone, keys.data, apps.data, teams.data, providerColor, isFirstOfDay])
   const wide = width >= SIDEBAR_FROM
   const showSidebar = wide && prefs.facets === 'open' && search.log === undefined
   const columns = visibleColumns(all, width - (showSidebar ? 224 : 0), prefs)

@@ -51,11 +51,11 @@ export function Sessions() {
     {
       key: 'id',
       header: 'Session',
-      className: 'max-w-56 truncate max-sm:max-w-40',
+      className: 'name max-w-56 truncate',
       cell: (row) => (
         <>
           <code title={row.id}>{row.id}</code>
-          {row.user !== null && <span className="block truncate text-xs text-muted sm:hidden">{row.user}</span>}
+          {row.user !== null && <span className="block text-xs text-muted sm:hidden">{row.user}</span>}
         </>
       ),
     },

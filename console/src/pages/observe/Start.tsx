@@ -28,7 +28,7 @@ export function Start() {
           about="Send one request through the gateway and watch it arrive. You need no provider account."
           actions={
             <Link to="/" className="btn">
-              Go to dashboard
+              Go to the overview
             </Link>
           }
         >

@@ -30,11 +30,11 @@ export function Apps() {
     {
       key: 'name',
       header: 'Name',
-      className: 'max-w-[1px] w-1/2',
+      className: 'name max-w-[1px] w-1/2',
       cell: (app) => (
         <span className="flex min-w-0 flex-col py-1">
-          <span className="truncate font-medium">{app.name}</span>
-          {app.description !== '' && <span className="truncate text-muted">{app.description}</span>}
+          <span className="name truncate font-medium">{app.name}</span>
+          {app.description !== '' && <span className="name truncate text-muted">{app.description}</span>}
         </span>
       ),
     },

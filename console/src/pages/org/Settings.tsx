@@ -34,7 +34,7 @@ export function Settings() {
                 <dd className="font-mono text-xs text-fg">{org.slug}</dd>
                 <dt>Id</dt>
                 <dd className="flex min-w-0 items-center gap-1 font-mono text-xs text-fg">
-                  <span className="truncate">{org.id}</span>
+                  <span className="name truncate">{org.id}</span>
                   <CopyButton value={org.id} label="Copy the organization’s id" />
                 </dd>
                 <dt>Created</dt>

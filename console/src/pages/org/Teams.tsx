@@ -53,7 +53,7 @@ export function Teams() {
             {teams.map((team) => (
               <li key={team.id} className="card flex min-w-0 flex-col gap-2 p-3" aria-label={team.name}>
                 <div className="flex items-center gap-1">
-                  <h2 className="min-w-0 flex-1 truncate text-sm">{team.name}</h2>
+                  <h2 className="name min-w-0 flex-1 truncate text-sm">{team.name}</h2>
                   <Button kind="ghost" size="sm" square needs="admin" aria-label={`Edit ${team.name}`} icon={<Pencil size={14} aria-hidden />} onClick={() => setEditing({ team })} />
                   <Button kind="ghost" size="sm" square needs="admin" aria-label={`Delete ${team.name}`} icon={<Trash2 size={14} aria-hidden />} onClick={() => setRemoving(team)} />
                 </div>
@@ -66,7 +66,7 @@ export function Teams() {
                 <ul className="flex flex-wrap gap-1">
                   {team.members.map((member) => (
                     <li key={member.user_id} className="chip max-w-full" title={member.role}>
-                      <span className="truncate">{member.email}</span>
+                      <span className="name truncate">{member.email}</span>
                     </li>
                   ))}
                 </ul>

@@ -89,7 +89,7 @@ export function Cases({ dataset, search, set, about, actions, links, onImport }:
           ) : !list.data ? (
             <SkeletonRows rows={12} height={ROW_HEIGHT[density]} />
           ) : cases.length === 0 ? (
-            <Empty title="No cases yet" action={<Button kind="primary" needs="member" onClick={onImport}>Import a file</Button>} more={<Code label="Lines of JSON" code={'{"input": "What is 2 + 2?", "expected": "4"}\n{"input": {"question": "Capital of France?"}, "expected": "Paris", "metadata": {"topic": "geography"}}'} />}>
+            <Empty title="No cases yet" action={<Button kind="primary" needs="member" onClick={onImport}>Import a file</Button>} more={<Code label="JSON lines" code={'{"input": "What is 2 + 2?", "expected": "4"}\n{"input": {"question": "Capital of France?"}, "expected": "Paris", "metadata": {"topic": "geography"}}'} />}>
               A case is an input, the expected answer, and any other data you want to keep with it.
             </Empty>
           ) : (

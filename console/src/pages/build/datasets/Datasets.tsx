@@ -27,7 +27,7 @@ export function Datasets() {
   const search = (next: string) => void navigate({ to: '/datasets', search: { q: next || undefined }, replace: true })
   const lastRuns = useLastRuns('dataset_id')
   const columns: Column<Dataset>[] = [
-    { key: 'name', header: 'Dataset', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
+    { key: 'name', header: 'Dataset', className: 'name max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'description', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.description },
     { key: 'cases', header: 'Cases', number: true, cell: (row) => integer(row.case_count) },
     { key: 'version', header: 'Version', number: true, from: 'sm', cell: (row) => (row.current_version === 0 ? '–' : `v${row.current_version}`) },

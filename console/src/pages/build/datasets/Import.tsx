@@ -69,7 +69,7 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
   }
   const refused = chosen && error ? invalidRows(error, chosen) : null
   const invalid = refused?.rows ?? chosen?.file.invalid ?? []
-  const blocked = !chosen ? 'Choose a file first' : chosen.file.rows.length === 0 ? 'The file has no rows' : chosen.mapping.input === '' ? 'Choose the column of the input' : false
+  const blocked = !chosen ? 'Choose a file first' : chosen.file.rows.length === 0 ? 'The file has no rows' : chosen.mapping.input === '' ? 'Choose the input column' : false
   return (
     <Dialog
       open
@@ -92,7 +92,7 @@ export function Import({ dataset, onClose, onDone }: ImportProps) {
         <>
           <div className="grid grid-cols-3 gap-3 max-sm:grid-cols-1">
             <Field label="Format">
-              <Select value={chosen.file.format} onChange={(event) => load(chosen.name, chosen.text, event.target.value as FileFormat)} options={[{ value: 'csv', label: 'CSV' }, { value: 'json', label: 'JSON' }, { value: 'ndjson', label: 'Lines of JSON' }]} />
+              <Select value={chosen.file.format} onChange={(event) => load(chosen.name, chosen.text, event.target.value as FileFormat)} options={[{ value: 'csv', label: 'CSV' }, { value: 'json', label: 'JSON' }, { value: 'ndjson', label: 'JSON lines' }]} />
             </Field>
             <Field label="Input">
               <Select value={chosen.mapping.input} onChange={(event) => setChosen({ ...chosen, mapping: { ...chosen.mapping, input: event.target.value } })} options={chosen.file.columns} />

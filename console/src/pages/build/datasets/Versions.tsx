@@ -30,7 +30,7 @@ export function Versions({ dataset, search, set, onFreeze }: VersionsProps) {
   const versions = list.data?.pages.flatMap((page) => page.versions) ?? []
   const columns: Column<Version>[] = [
     { key: 'version', header: 'Version', cell: (row) => <span className="font-medium tabular-nums">v{row.version}</span> },
-    { key: 'note', header: 'Note', className: 'max-w-80 truncate', cell: (row) => row.note ?? <span className="text-muted">–</span> },
+    { key: 'note', header: 'Note', className: 'name max-w-80 truncate', cell: (row) => row.note ?? <span className="text-muted">–</span> },
     { key: 'cases', header: 'Cases', number: true, cell: (row) => integer(row.case_count) },
     { key: 'at', header: 'Frozen', from: 'sm', cell: (row) => <time dateTime={row.created_at} title={time(row.created_at, zone, 'full')} className="whitespace-nowrap">{ago(row.created_at, now)}</time> },
     {

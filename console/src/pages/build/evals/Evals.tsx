@@ -55,7 +55,7 @@ function Definitions({ q, onCreate }: { q: string; onCreate(): void }) {
   const search = (next: string) => void navigate({ to: '/evals', search: { q: next || undefined }, replace: true })
   const lastRuns = useLastRuns('eval_id')
   const columns: Column<Eval>[] = [
-    { key: 'name', header: 'Eval', className: 'max-w-64 truncate font-medium', cell: (row) => row.name },
+    { key: 'name', header: 'Eval', className: 'name max-w-64 truncate font-medium', cell: (row) => row.name },
     { key: 'evaluator', header: 'Evaluator', from: 'sm', cell: (row) => <span className="whitespace-nowrap"><code>{row.evaluator}</code> <Badge>{row.type}</Badge></span> },
     { key: 'live', header: 'Live', from: 'sm', cell: (row) => (row.enabled && row.sample_rate > 0 ? <Status tone="ok">{percent(row.sample_rate)} of requests</Status> : <Status tone="muted">off</Status>) },
     { key: 'run', header: 'Last run', cell: (row) => <LastRun run={lastRuns.get(String(row.id))} now={now} /> },

@@ -19,7 +19,7 @@ export function LastRun({ run, now }: { run: Run | undefined; now: number }) {
   if (!run) return <span className="text-muted">{NO_VALUE}</span>
   const rate = passRate(run)
   return (
-    <Link to="/evals/runs/$runId" params={{ runId: String(run.id) }} className="flex items-center gap-2 whitespace-nowrap hover:underline">
+    <Link to="/evals/runs/$runId" params={{ runId: String(run.id) }} className="flex items-center gap-x-2 whitespace-nowrap hover:underline max-sm:flex-wrap">
       {rate === null || isRunning(run) ? <Status tone={RUN_TONE[run.status]}>{run.status}</Status> : <span className="tabular-nums">{percent(rate)} passed</span>}
       <span className="text-muted">{ago(run.created_at, now)}</span>
     </Link>

@@ -40,7 +40,7 @@ export function useDatasetNames(): ReadonlyMap<string, string> {
 function RunName({ run, dataset }: { run: Run; dataset: string | undefined }) {
   return (
     <>
-      <span className="block truncate max-sm:whitespace-normal" title={`Run ${run.id}`}>
+      <span className="name block truncate" title={`Run ${run.id}`}>
         {runTitle(run, dataset)}
       </span>
       <span className="text-xs text-muted sm:hidden">
@@ -65,7 +65,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
   )
   const runs = list.data?.pages.flatMap((page) => page.runs) ?? []
   const columns: Column<Run>[] = [
-    { key: 'run', header: 'Run', className: 'w-full max-w-0 min-w-40', cell: (row) => <RunName run={row} dataset={names.get(row.dataset_id ?? '')} /> },
+    { key: 'run', header: 'Run', className: 'w-full max-w-0 min-w-40 max-sm:py-1', cell: (row) => <RunName run={row} dataset={names.get(row.dataset_id ?? '')} /> },
     ...(evalId === undefined ? [{ key: 'eval', header: 'Eval', className: 'max-w-48 truncate', from: 'md' as const, cell: (row: Run) => evals.data?.evals.find((one) => one.id === row.eval_id)?.name ?? row.eval_id }] : []),
     { key: 'status', header: 'State', from: 'sm', cell: (row) => <Status tone={RUN_TONE[row.status]}>{row.status}</Status> },
     {

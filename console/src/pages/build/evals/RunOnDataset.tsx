@@ -110,10 +110,10 @@ export function RunOnDataset({ evalId, datasetId, version, initial, note, compar
             ))}
           </ol>
           <div className="flex flex-wrap items-end justify-between gap-3">
-            <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={targets.length >= MAX_TARGETS && `${MAX_TARGETS} are the most`} onClick={() => setTargets([...targets, targets.at(-1) ?? DEFAULT_TARGET])}>
+            <Button size="sm" icon={<Plus size={14} aria-hidden />} blocked={targets.length >= MAX_TARGETS && `At most ${MAX_TARGETS} models`} onClick={() => setTargets([...targets, targets.at(-1) ?? DEFAULT_TARGET])}>
               Add model
             </Button>
-            <Field label="Tokens of an answer (assumed)" className="w-52">
+            <Field label="Tokens per answer (assumed)" className="w-52">
               <Input type="number" min={1} max={1_000_000} value={answerTokens} onChange={(event) => setAnswerTokens(event.target.value)} />
             </Field>
           </div>

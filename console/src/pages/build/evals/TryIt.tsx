@@ -52,7 +52,7 @@ export function TryIt({ definition, blocked }: { definition: Schemas['NewEval'];
             .map((result) => (
               <li key={result.id} className="flex items-center gap-2 py-0.5">
                 <Badge tone={result.passed ? 'ok' : 'err'}>{result.passed ? 'passed' : 'failed'}</Badge>
-                <span className="min-w-0 flex-1 truncate">{result.details}</span>
+                <span className="name min-w-0 flex-1 truncate">{result.details}</span>
               </li>
             ))}
         </ul>

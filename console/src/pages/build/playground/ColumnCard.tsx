@@ -71,7 +71,7 @@ export function ColumnCard({ number, column, shared, cell, focused, alone, block
       {tuning && (
         <div className="border-b border-line p-3">
           <ParamFields params={column.params ?? NO_PARAMS} placeholder={shared.params} onChange={(params) => onChange({ ...column, params })} />
-          <Button size="sm" className="mt-2" blocked={column.params === null && 'It has none of its own'} onClick={() => onChange({ ...column, params: null })}>
+          <Button size="sm" className="mt-2" blocked={column.params === null && 'It uses them already'} onClick={() => onChange({ ...column, params: null })}>
             Use shared settings
           </Button>
         </div>
@@ -99,7 +99,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
     <div className="relative flex min-h-0 flex-1 flex-col">
       <div className={cx('max-h-[60vh] min-h-40 flex-1 overflow-y-auto p-3 pt-9 break-words', cell.state === 'waiting' && 'text-muted')} role="region" tabIndex={0} aria-label={`Answer ${number}`} aria-busy={isRunning(cell)}>
         {cell.state === 'waiting' && cell.output === '' ? <span className="pulse">Waiting for the answer…</span> : <Words text={cell.output} plain={plain || cell.state !== 'done'} />}
-        {cell.state === 'streaming' && <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />}
+        {cell.state === 'streaming' && cell.calls.length === 0 && <Cursor />}
         {cell.failure && (
           <p role="alert" className={cx('rounded-sm border border-line bg-err-soft px-3 py-2 text-err', cell.output !== '' && 'mt-3')}>
             {cell.failure.message}
@@ -107,6 +107,7 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
           </p>
         )}
         {cell.calls.length > 0 && <ToolCallList label={`Tool calls of answer ${number}`} calls={cell.calls} className={cell.output === '' ? undefined : 'mt-3'} />}
+        {cell.state === 'streaming' && cell.calls.length > 0 && <Cursor />}
         {cell.state === 'done' && cell.output === '' && cell.calls.length === 0 && <span className="text-muted">The model returned no text.</span>}
       </div>
       {cell.output !== '' && (
@@ -122,6 +123,9 @@ function Output({ number, cell }: { number: number; cell: ColumnResult | undefin
     </div>
   )
 }
+
+/** Where the answer goes on. */
+const Cursor = () => <span className="pulse ml-0.5 inline-block h-3.5 w-1.5 bg-accent align-text-bottom" aria-hidden />
 
 /** The answer as Markdown once it is complete; half of it may not be valid. */
 function Words({ text, plain }: { text: string; plain: boolean }) {

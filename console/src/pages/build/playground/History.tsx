@@ -22,7 +22,7 @@ export function History({ shown, onOpen }: { shown: string | undefined; onOpen(i
           <li key={id} className="border-b border-line">
             <button type="button" className={cx('flex w-full flex-col gap-0.5 px-4 py-2 text-left hover:bg-sunken', id === shown && 'bg-accent-soft')} aria-current={id === shown} onClick={() => onOpen(id)}>
               <span className="flex w-full items-baseline gap-2">
-                <code className="min-w-0 flex-1 truncate">{runs.length === 1 ? `${runs[0]?.provider}/${runs[0]?.model}` : plural(runs.length, 'model')}</code>
+                <code className="name min-w-0 flex-1 truncate">{runs.length === 1 ? `${runs[0]?.provider}/${runs[0]?.model}` : plural(runs.length, 'model')}</code>
                 <span className="text-xs text-muted">{ago(runs[0]?.created_at, now)}</span>
               </span>
               <span className="w-full truncate text-muted">{runs[0]?.output.slice(0, 120) || 'no text'}</span>

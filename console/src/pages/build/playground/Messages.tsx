@@ -72,7 +72,7 @@ function AddImage({ number, full, onAdd }: { number: number; full: boolean; onAd
           if (file) readImage(file).then(onAdd, toastError)
         }}
       />
-      <Button size="sm" kind="ghost" square aria-label={`Add an image to message ${number}`} title="Add an image" blocked={full && `${MAX_IMAGES} are the most`} icon={<ImagePlus size={14} aria-hidden />} onClick={() => input.current?.click()} />
+      <Button size="sm" kind="ghost" square aria-label={`Add an image to message ${number}`} title="Add an image" blocked={full && `At most ${MAX_IMAGES} images`} icon={<ImagePlus size={14} aria-hidden />} onClick={() => input.current?.click()} />
     </>
   )
 }

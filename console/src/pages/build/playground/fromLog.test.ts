@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lostParams, lostParts, paramsOf, parseAnswer, parseMessages, toolsOf } from './fromLog'
+import { hasLegacyFunctions, lostParams, lostParts, paramsOf, parseAnswer, parseMessages, toolsOf } from './fromLog'
 
 const WEATHER = { name: 'weather', description: 'The weather', parameters: { type: 'object' } }
 
@@ -50,6 +50,68 @@ test('calls and results without ids are matched by their order', () => {
   const messages = parseMessages(body) ?? []
   expect(messages[0]?.toolCalls?.map((call) => [call.id, call.function.arguments])).toEqual([['call_1', '{}'], ['call_2', '{"x":1}']])
   expect(messages.slice(1).map((message) => [message.toolCallId, message.content])).toEqual([['call_1', '{"ok":true}'], ['call_2', '{"ok":false}']])
+})
+
+const LEGACY = {
+  model: 'm',
+  temperature: 0,
+  messages: [
+    { role: 'user', content: 'Rome or Oslo?' },
+    { role: 'assistant', content: null, function_call: { name: 'weather', arguments: '{"city":"Rome"}' } },
+    { role: 'function', name: 'weather', content: 'sunny' },
+    { role: 'assistant', content: 'Now Oslo.', function_call: { name: 'weather', arguments: '{"city":"Oslo"}' } },
+    { role: 'function', name: 'weather', content: 'rain' },
+  ],
+  functions: [WEATHER],
+  function_call: { name: 'weather' },
+}
+
+test('functions, the older form of tools, become tools with calls and results', () => {
+  const call = (id: string, city: string) => ({ id, type: 'function', function: { name: 'weather', arguments: `{"city":"${city}"}` } })
+  expect(parseMessages(LEGACY)).toEqual([
+    { role: 'user', content: 'Rome or Oslo?' },
+    { role: 'assistant', content: '', toolCalls: [call('call_1', 'Rome')] },
+    { role: 'tool', content: 'sunny', toolCallId: 'call_1' },
+    { role: 'assistant', content: 'Now Oslo.', toolCalls: [call('call_2', 'Oslo')] },
+    { role: 'tool', content: 'rain', toolCallId: 'call_2' },
+  ])
+  expect(parseMessages(LEGACY)).toEqual(parseMessages(LEGACY))
+  expect(paramsOf(LEGACY)).toEqual({ temperature: 0, tools: [{ type: 'function', function: WEATHER }], tool_choice: { type: 'function', function: { name: 'weather' } } })
+  expect(paramsOf({ ...LEGACY, function_call: 'none' })['tool_choice']).toBe('none')
+  expect(lostParts(LEGACY)).toBe(0)
+})
+
+test('a request with functions is recognized, so that the page can say what it converted', () => {
+  expect(hasLegacyFunctions(LEGACY)).toBe(true)
+  expect(hasLegacyFunctions({ messages: LEGACY.messages })).toBe(true)
+  expect(hasLegacyFunctions({ messages: [{ role: 'function', name: 'weather', content: 'sunny' }] })).toBe(true)
+  expect(hasLegacyFunctions({ messages: [{ role: 'user', content: 'u' }], tools: [{ type: 'function', function: WEATHER }] })).toBe(false)
+  expect(hasLegacyFunctions({ input: [{ type: 'function_call', call_id: 'c', name: 'weather', arguments: '{}' }] })).toBe(false)
+  expect(hasLegacyFunctions(null)).toBe(false)
+})
+
+test('ids for calls without one differ from the ids of other calls, and a call without a result stays open', () => {
+  const messages = [
+    { role: 'assistant', content: null, tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'a', arguments: '{}' } }] },
+    { role: 'tool', tool_call_id: 'call_1', content: '1' },
+    { role: 'assistant', content: null, function_call: { name: 'b', arguments: '{}' } },
+    { role: 'user', content: 'Never mind' },
+    { role: 'assistant', content: null, function_call: { name: 'b', arguments: '{}' } },
+    { role: 'function', name: 'b', content: '2' },
+    { role: 'function', name: 'b', content: 'nobody asked' },
+  ]
+  const parsed = parseMessages({ messages }) ?? []
+  expect(parsed.flatMap((message) => message.toolCalls?.map((call) => call.id) ?? [])).toEqual(['call_1', 'call_2', 'call_3'])
+  expect(parsed.flatMap((message) => message.toolCallId ?? [])).toEqual(['call_1', 'call_3', 'call_4'])
+})
+
+test('a logged answer with a function call goes on like one with a tool call', () => {
+  const answer = { choices: [{ message: { role: 'assistant', content: null, function_call: { name: 'weather', arguments: '{"city":"Bonn"}' } }, finish_reason: 'function_call' }] }
+  const expected = { role: 'assistant', content: '', toolCalls: [{ id: 'call_3', type: 'function', function: { name: 'weather', arguments: '{"city":"Bonn"}' } }] }
+  expect(parseAnswer(answer, parseMessages(LEGACY) ?? [])).toEqual(expected)
+  const pieces = [{ name: 'weather', arguments: '' }, { arguments: '{"city":' }, { arguments: '"Bonn"}' }]
+  const stream = pieces.map((piece) => `data: ${JSON.stringify({ choices: [{ index: 0, delta: { function_call: piece } }] })}\n\n`).join('')
+  expect(parseAnswer(`${stream}data: [DONE]\n\n`, parseMessages(LEGACY) ?? [])).toEqual(expected)
 })
 
 test('what cannot be sent again is counted', () => {

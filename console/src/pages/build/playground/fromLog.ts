@@ -5,23 +5,52 @@ import type { Message, ToolCall } from './setup'
 
 /** Parses a logged request body into playground messages; null if it has no conversation. */
 export function parseMessages(body: unknown): Message[] | null {
-  // Gemini has no ids of calls; results answer calls in their order.
-  const counts = { calls: 0, results: 0 }
-  const messages = parseRequest(body)?.flatMap((message) => toMessages(message, counts)) ?? []
+  const parsed = parseRequest(body) ?? []
+  const taken = parsed.flatMap((message) => message.parts).flatMap((part) => (part.kind === 'tool_call' && part.id !== null ? [part.id] : []))
+  const ids: CallIds = { given: 0, taken, open: [] }
+  const messages = parsed.flatMap((message) => toMessages(message, ids))
   return messages.length > 0 ? messages : null
+}
+
+/** Whether a request has the functions of OpenAI that came before tools. They become tools here. */
+export function hasLegacyFunctions(body: unknown): boolean {
+  if (!isRecord(body)) return false
+  const messages = Array.isArray(body['messages']) ? body['messages'].filter(isRecord) : []
+  return Array.isArray(body['functions']) || messages.some((message) => message['role'] === 'function' || isRecord(message['function_call']))
 }
 
 /** The answer to logged messages, in whatever format it was; null if it has neither text nor tool calls. */
 export function parseAnswer(body: unknown, asked: readonly Message[]): Message | null {
-  const calls = asked.reduce((sum, message) => sum + (message.toolCalls?.length ?? 0), 0)
+  const taken = asked.flatMap((message) => message.toolCalls?.map((call) => call.id) ?? [])
   const messages = parseResponse(body)?.messages ?? []
   // Of several choices it is the first one.
-  return messages.slice(0, 1).flatMap((message) => toMessages(message, { calls, results: 0 }))[0] ?? null
+  return messages.slice(0, 1).flatMap((message) => toMessages(message, { given: taken.length, taken, open: [] }))[0] ?? null
 }
 
-function toMessages(message: Parsed, counts: { calls: number; results: number }): Message[] {
-  const results = message.parts.flatMap((part): Message[] => (part.kind === 'tool_result' ? [{ role: 'tool', content: part.content.map(resultText).join('\n'), toolCallId: part.id ?? `call_${++counts.results}` }] : []))
-  const toolCalls = message.parts.flatMap((part): ToolCall[] => (part.kind === 'tool_call' ? [{ id: part.id ?? `call_${++counts.calls}`, type: 'function', function: { name: part.name, arguments: typeof part.arguments === 'string' ? part.arguments : JSON.stringify(part.arguments) } }] : []))
+/** Ids for calls that have none, as those of Gemini and `function_call`. The same body always gets the same ids. */
+interface CallIds {
+  given: number
+  taken: readonly string[]
+  /** Calls of the last message that made some, without a result so far. */
+  open: { id: string; name: string }[]
+}
+
+function newId(ids: CallIds): string {
+  const id = `call_${++ids.given}`
+  return ids.taken.includes(id) ? newId(ids) : id
+}
+
+/** The id of the call that a result without an id answers: the first one of its name, or else the first one. */
+function answeredId(ids: CallIds, name: string | null): string {
+  const call = ids.open.find((one) => one.name === name) ?? ids.open[0]
+  ids.open = ids.open.filter((one) => one !== call)
+  return call?.id ?? newId(ids)
+}
+
+function toMessages(message: Parsed, ids: CallIds): Message[] {
+  const results = message.parts.flatMap((part): Message[] => (part.kind === 'tool_result' ? [{ role: 'tool', content: part.content.map(resultText).join('\n'), toolCallId: part.id ?? answeredId(ids, part.name) }] : []))
+  const toolCalls = message.parts.flatMap((part): ToolCall[] => (part.kind === 'tool_call' ? [{ id: part.id ?? newId(ids), type: 'function', function: { name: part.name, arguments: typeof part.arguments === 'string' ? part.arguments : JSON.stringify(part.arguments) } }] : []))
+  if (toolCalls.length > 0) ids.open = toolCalls.map((call) => ({ id: call.id, name: call.function.name }))
   const images = message.parts.flatMap((part) => (part.kind === 'image' && part.url !== null ? [part.url] : []))
   const content = plainText(message)
   const rest: Message = { role: message.role === 'tool' ? 'user' : message.role, content, ...(images.length > 0 && { images }), ...(toolCalls.length > 0 && { toolCalls }) }
@@ -57,7 +86,8 @@ export function toolsOf(body: unknown): { tools: unknown[]; lost: number } {
     else if (tool['type'] === 'function' && typeof tool['name'] === 'string') tools.push(asFunction(tool, tool['parameters']))
     else lost += 1
   }
-  return { tools, lost }
+  const functions = isRecord(body) && Array.isArray(body['functions']) ? body['functions'].filter(isRecord) : []
+  return { tools: [...tools, ...functions.map((one) => asFunction(one, one['parameters']))], lost }
 }
 
 function asFunction({ name, description, strict }: Record<string, unknown>, parameters: unknown): unknown {
@@ -78,7 +108,7 @@ export function lostParams(body: unknown): string[] {
 type Rule = string | ((value: unknown) => Record<string, unknown> | undefined)
 
 /** What is read elsewhere, or is of no meaning to the playground. */
-const READ_ELSEWHERE = ['model', 'messages', 'stream', 'stream_options', 'tools', 'tool_choice', 'toolConfig', 'tool_config', 'system', 'instructions', 'systemInstruction', 'system_instruction', 'contents', 'input', 'prompt', 'anthropic_version', 'modelId']
+const READ_ELSEWHERE = ['model', 'messages', 'stream', 'stream_options', 'tools', 'tool_choice', 'functions', 'function_call', 'toolConfig', 'tool_config', 'system', 'instructions', 'systemInstruction', 'system_instruction', 'contents', 'input', 'prompt', 'anthropic_version', 'modelId']
 
 const SAMPLING: Readonly<Record<string, Rule>> = { temperature: 'temperature', top_p: 'top_p', top_k: 'top_k', seed: 'seed', frequency_penalty: 'frequency_penalty', presence_penalty: 'presence_penalty' }
 const ANTHROPIC: Readonly<Record<string, Rule>> = {
@@ -183,7 +213,7 @@ function outputFormat(format: unknown): Record<string, unknown> {
 }
 
 function toolChoice(body: Record<string, unknown>): { choice: unknown; parallel: boolean | undefined } {
-  const choice = body['tool_choice']
+  const choice = body['tool_choice'] ?? body['function_call']
   const config = body['toolConfig'] ?? body['tool_config']
   const parallel = isRecord(choice) && choice['disable_parallel_tool_use'] === true ? false : undefined
   if (choice !== undefined || !isRecord(config)) return { choice: asChoice(choice), parallel }
@@ -206,6 +236,9 @@ function asChoice(choice: unknown): unknown {
     case 'tool':
     case 'function':
       return { type: 'function', function: { name: choice['name'] } }
+    case undefined:
+      // As the value of `function_call`, which has a name only.
+      return typeof choice['name'] === 'string' ? { type: 'function', function: { name: choice['name'] } } : undefined
     default:
       return undefined
   }

@@ -95,7 +95,7 @@ test('the conversation goes on after an answer: with the results of its calls, o
   expect(continuationProblem([question], '', [])).toBe('The answer is empty')
   expect(continuationProblem([{ role: 'user', content: '' }], 'Sunny', [])).toMatch(/Write a message first/)
   expect(continuationProblem([question], '', calls)).toBeNull()
-  expect(continuationProblem(continued([question], '', calls), '', calls)).toBe('The answer is one of the messages already')
+  expect(continuationProblem(continued([question], '', calls), '', calls)).toBe('The answer is already one of the messages')
   expect(continuationProblem(continued([question], '', calls), '', [call('c')])).toBeNull()
   expect(continued([question], 'Sunny', [])).toEqual([question, { role: 'assistant', content: 'Sunny' }, { role: 'user', content: '' }])
 })

@@ -195,7 +195,7 @@ export function continuationProblem(messages: readonly Message[], output: string
   if (output === '' && calls.length === 0) return 'The answer is empty'
   if (messages.every(isEmpty)) return 'Write a message first: the prompt alone was sent as the user message'
   const isTaken = (message: Message) => message.role === 'assistant' && message.content === output && JSON.stringify((message.toolCalls ?? []).map((call) => call.id)) === JSON.stringify(calls.map((call) => call.id))
-  return messages.some(isTaken) ? 'The answer is one of the messages already' : null
+  return messages.some(isTaken) ? 'The answer is already one of the messages' : null
 }
 
 function hasMessages(setup: Pick<Setup, 'messages'>): boolean {

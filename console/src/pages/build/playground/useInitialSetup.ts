@@ -4,7 +4,7 @@ import { isRecord } from '@/api/error'
 import { parseFailure } from '@/api/playground'
 import { plural } from '@/lib/format'
 import { toast, toastError, toastWarning } from '@/ui'
-import { lostParams, lostParts, paramsOf as loggedParams, parseAnswer, parseMessages } from './fromLog'
+import { hasLegacyFunctions, lostParams, lostParts, paramsOf as loggedParams, parseAnswer, parseMessages } from './fromLog'
 import { columnsById, findSent } from './sentSetups'
 import { callsOf, DEFAULT_SETUP, formatParams, NO_PARAMS, restoreSetup, type ColumnSetup, type Message, type Setup } from './setup'
 import type { PlaygroundSearch } from './search'
@@ -44,6 +44,7 @@ async function fromLog(logId: number): Promise<InitialState | null> {
   if (!messages && !(prompt && isRecord(log.request))) return null
   const lost = lostParts(log.request)
   if (lost > 0) toastWarning(`${plural(lost, 'part')} of the request cannot be sent from here${lostWords(log.request)}; everything else was taken over`)
+  if (hasLegacyFunctions(log.request)) toast('This request used functions, the older form of tools in the OpenAI API; they were converted to tools')
   const target = log.attempts[0]
   return {
     setup: { ...DEFAULT_SETUP, messages: messages ?? DEFAULT_SETUP.messages, prompt, params: formatParams(loggedParams(log.request)), columns: [{ id: 1, provider: target?.provider ?? log.provider, model: target?.model ?? log.model ?? '', params: null }] },

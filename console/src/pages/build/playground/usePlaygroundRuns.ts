@@ -3,13 +3,14 @@ import { streamRuns, type RunFailure } from '@/api/playground'
 import type { Schemas } from '@/api/client'
 import { asApiError } from '@/api/error'
 import { invalidate } from '@/api/query'
+import { addPieces, type PartialCall } from './callPieces'
 import { keepSent } from './sentSetups'
 import { callsOf, compareTarget, requestInput, type ColumnSetup, type Setup, type ToolCall } from './setup'
 
 export interface ColumnResult {
   state: 'waiting' | 'streaming' | 'done' | 'failed' | 'stopped'
   output: string
-  /** Tools that the model calls in its answer. */
+  /** Tools that the model calls in its answer. While it answers, they may be incomplete. */
   calls: readonly ToolCall[]
   /** The row of an answer that was logged, not made here. */
   loggedId: number | null
@@ -76,6 +77,7 @@ export function usePlaygroundRuns(): PlaygroundRuns {
     for (const id of ids) update(id, PENDING_RESULT)
     const startedAt = performance.now()
     const isActive = (id: number) => isRunning(latestResults.current[id])
+    const pieces = new Map<number, readonly PartialCall[]>()
     const consume = async () => {
       const input = requestInput(setup, columns[0])
       const events = streamRuns(targets.length === 1 ? { path: 'run', body: { ...input, ...only } } : { path: 'compare', body: { ...input, targets } }, stream.abort.signal)
@@ -83,8 +85,11 @@ export function usePlaygroundRuns(): PlaygroundRuns {
         const id = ids[event.index]
         if (id === undefined || !isActive(id)) continue
         const result = latestResults.current[id] ?? PENDING_RESULT
-        if (event.kind === 'delta') update(id, { state: 'streaming', output: result.output + event.content, ttftMs: result.ttftMs ?? performance.now() - startedAt })
-        else if (event.kind === 'done') {
+        if (event.kind === 'delta') {
+          const calls = addPieces(pieces.get(id) ?? [], event.toolCalls)
+          pieces.set(id, calls)
+          update(id, { state: 'streaming', output: result.output + event.content, calls: calls.map(({ call }) => call), ttftMs: result.ttftMs ?? performance.now() - startedAt })
+        } else if (event.kind === 'done') {
           update(id, { state: 'done', output: event.run.output, calls: callsOf(event.run.tool_calls), run: event.run })
           onStored(ids, event.run.comparison_id ?? event.run.id)
         } else if (event.kind === 'error') update(id, { state: 'failed', failure: event.failure })

@@ -24,7 +24,7 @@ export function Prompts() {
   const found = prompts.filter((prompt) => words.every((word) => `${prompt.namespace}/${prompt.slug} ${prompt.content}`.toLowerCase().includes(word)))
   const search = (next: string) => void navigate({ to: '/prompts', search: { q: next || undefined }, replace: true })
   const columns: Column<Prompt>[] = [
-    { key: 'slug', header: 'Prompt', className: 'max-w-64 truncate', cell: (row) => <code>{row.slug}</code> },
+    { key: 'slug', header: 'Prompt', className: 'name max-w-64 truncate', cell: (row) => <code>{row.slug}</code> },
     { key: 'content', header: 'Text', className: 'max-w-[40vw] truncate text-muted', from: 'md', cell: (row) => row.content.slice(0, 160) },
     { key: 'variables', header: 'Variables', className: 'max-w-64 truncate', from: 'sm', cell: (row) => <code title={row.variables.join(', ')}>{row.variables.join(', ') || '–'}</code> },
     {

@@ -49,7 +49,7 @@ export function NewReplay() {
     await invalidate('/api/v1/replays')
     await navigate({ to: '/replays/$replayId', params: { replayId: String(created.id) } })
   })
-  const blocked = problem ?? (failure ? 'See the error in the estimate' : !estimate.data || !settled || estimate.isPlaceholderData ? 'The estimate is being made' : false)
+  const blocked = problem ?? (failure ? 'See the error in the estimate' : !estimate.data || !settled || estimate.isPlaceholderData ? 'Wait for the estimate' : false)
   return (
     <Page title="New replay" about="Requests are sent again unchanged, except for what you set here. The stored answers are kept.">
       <form

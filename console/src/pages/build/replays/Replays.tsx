@@ -33,7 +33,7 @@ export function Replays() {
     {
       key: 'name',
       header: 'Replay',
-      className: 'max-w-96 min-w-40 truncate',
+      className: 'name max-w-96 min-w-40 truncate',
       cell: (row) => (
         <Link to="/replays/$replayId" params={{ replayId: String(row.id) }} className="font-medium" title={`Replay ${row.id}`}>
           {row.name ?? targetTitle(row.target)}

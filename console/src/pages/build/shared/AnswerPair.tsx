@@ -51,7 +51,7 @@ export function AnswerCard({ answer: { title, text, empty = 'No text', figures }
   return (
     <section className="card flex min-w-0 flex-col" aria-label={title}>
       <header className="flex min-h-9 items-center gap-2 border-b border-line px-3">
-        <h3 className="min-w-0 flex-1 truncate text-xs font-medium" title={title}>
+        <h3 className="name min-w-0 flex-1 truncate text-xs font-medium" title={title}>
           {title}
         </h3>
         {text !== null && text !== '' && <CopyButton value={text} label={`Copy: ${title}`} />}

@@ -12,7 +12,7 @@ interface StepHeadProps {
 export function StepHead({ title, position, onStep }: StepHeadProps) {
   return (
     <div className="flex items-center gap-1">
-      <h2 className="min-w-0 flex-1 truncate py-1 text-base">
+      <h2 className="name min-w-0 flex-1 truncate py-1 text-base">
         {title}
         {position && (
           <span className="ml-2 text-xs font-normal text-muted tabular-nums" role="status">

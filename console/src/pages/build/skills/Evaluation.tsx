@@ -88,7 +88,7 @@ export function VerdictList({ evaluations, allowed }: { evaluations: readonly Ev
             <Badge tone={allowed.includes(one.source) ? 'accent' : 'muted'} title={allowed.includes(one.source) ? 'Counts for publishing' : 'This source is not allowed by the rubric'}>
               {one.source}
             </Badge>
-            {one.external_ref && <span className="min-w-0 truncate font-mono text-xs text-muted">{one.external_ref}</span>}
+            {one.external_ref && <span className="name min-w-0 truncate font-mono text-xs text-muted">{one.external_ref}</span>}
             <span className="ml-auto text-xs text-muted">{ago(one.created_at, now)}</span>
           </li>
         ))}

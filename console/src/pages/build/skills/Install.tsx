@@ -49,7 +49,7 @@ function Links({ list }: { list: List }) {
     </Button>
   )
   const columns: Column<Link>[] = [
-    { key: 'name', header: 'Link', className: 'max-w-56 truncate', cell: (row) => <span className="font-medium">{row.name}</span> },
+    { key: 'name', header: 'Link', className: 'name max-w-56 truncate', cell: (row) => <span className="font-medium">{row.name}</span> },
     { key: 'skills', header: 'Skills', cell: (row) => <Badge>{selection(row.skills)}</Badge> },
     { key: 'expires', header: 'Expires', from: 'md', cell: (row) => (row.expires_at ? time(row.expires_at, zone) : <span className="text-muted">never</span>) },
     { key: 'fetched', header: 'Last fetched', from: 'sm', cell: (row) => <LastFetch fetches={row.fetches} now={now} /> },
@@ -117,7 +117,7 @@ function NewLinkDialog({ onClose, onCreated }: { onClose(): void; onCreated(link
   return (
     <FormDialog title="New install link" description="Its URL is the credential, and is shown once." action={create} submit="Create link" blocked={!name.trim() && 'Name the link'} fields={['name', 'expires_at']} onClose={onClose}>
       <Field label="Name" hint="Who uses it" error={create.fields['name']}>
-        <Input value={name} onChange={(event) => setName(event.target.value)} placeholder="Laptops of the web team" />
+        <Input value={name} onChange={(event) => setName(event.target.value)} placeholder="Web team laptops" />
       </Field>
       <Field label="Skills">
         <Select value={skills} onChange={(event) => setSkills(event.target.value === 'shelf' ? 'shelf' : 'passed')}>

@@ -17,7 +17,7 @@ export function ShelfCard({ skill, onOpen }: { skill: Skill; onOpen(): void }) {
   return (
     <li className="card flex flex-col gap-2 p-3">
       <div className="flex items-start gap-2">
-        <button type="button" className="min-h-6 min-w-0 flex-1 truncate text-left font-mono text-xs font-medium text-accent underline" onClick={onOpen}>
+        <button type="button" className="name min-h-6 min-w-0 flex-1 truncate text-left font-mono text-xs font-medium text-accent underline" onClick={onOpen}>
           {skill.name}
         </button>
         {skill.latest_evaluation && <Score {...skill.latest_evaluation} />}

@@ -45,7 +45,7 @@ function List({ action }: { action: ReactNode }) {
   const found = skills.filter((skill) => `${skill.name} ${skill.headline} ${skill.description}`.toLowerCase().includes(q.toLowerCase()))
   const search = (next: string) => void navigate({ to: '/skills', search: { q: next || undefined }, replace: true })
   const columns: Column<Skill>[] = [
-    { key: 'name', header: 'Skill', className: 'max-w-56 truncate', cell: (row) => <code className="font-medium">{row.name}</code> },
+    { key: 'name', header: 'Skill', className: 'name max-w-56 truncate', cell: (row) => <code className="font-medium">{row.name}</code> },
     { key: 'headline', header: 'Description', className: 'max-w-80 truncate text-muted', from: 'md', cell: (row) => row.headline || row.description },
     { key: 'version', header: 'Version', number: true, from: 'sm', cell: (row) => `v${row.version}` },
     { key: 'shelf', header: 'Shelf', from: 'sm', cell: (row) => <OnShelf skill={row} /> },

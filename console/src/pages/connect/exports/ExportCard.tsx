@@ -23,7 +23,7 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
   return (
     <li className="card flex min-w-0 flex-col gap-3 p-3" aria-label={config.name}>
       <div className="flex min-w-0 flex-wrap items-center gap-2">
-        <h2 className="min-w-0 truncate text-sm">{config.name}</h2>
+        <h2 className="name min-w-0 truncate text-sm">{config.name}</h2>
         <Badge>{config.kind === 'otlp' ? 'OTLP traces' : 'signed batches'}</Badge>
         <span className="flex-1" />
         <Enabled config={config} />
@@ -36,7 +36,7 @@ export function ExportCard({ config, onEdit }: { config: Config; onEdit: () => v
           </MenuItem>
         </Menu>
       </div>
-      <p className="min-w-0 truncate font-mono text-xs text-muted" title={config.endpoint}>
+      <p className="name min-w-0 truncate font-mono text-xs text-muted" title={config.endpoint}>
         {config.endpoint}
       </p>
       {config.query !== '' && (

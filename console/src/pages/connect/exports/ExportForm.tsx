@@ -88,7 +88,7 @@ export function ExportForm({ config, onClose }: { config: Schemas['ExportConfig'
       </div>
       {kind === 'webhook' && (
         <Field label="Signing secret" hint={config?.has_secret ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : 'Optional; whsec_ and base64, or any text.'} error={save.fields['secret']}>
-          <SecretInput mono autoComplete="off" value={secret} placeholder={config?.has_secret ? 'set – replace' : ''} onChange={(event) => setSecret(event.target.value)} />
+          <SecretInput mono autoComplete="off" value={secret} placeholder={config?.has_secret ? 'set; type to replace' : ''} onChange={(event) => setSecret(event.target.value)} />
         </Field>
       )}
       <Field label="Headers" hint={`One per line, Name: value. ${config ? 'Never shown again; what you write here replaces all of them.' : 'Sent with every delivery, and never shown again.'}`} error={save.fields['headers']}>

@@ -33,19 +33,19 @@ export function Plan({ result }: { result: Result }) {
   }
   const providers: Column<Schemas['ImportedProvider']>[] = [
     { key: 'name', header: 'Provider', cell: (row) => <code>{row.name}</code> },
-    { key: 'kind', header: 'Speaks as', from: 'sm', cell: (row) => row.kind },
-    { key: 'url', header: 'Base URL', from: 'md', className: 'max-w-72 truncate text-muted', cell: (row) => row.base_url ?? 'its own' },
+    { key: 'kind', header: 'API format', from: 'sm', cell: (row) => row.kind },
+    { key: 'url', header: 'Base URL', from: 'md', className: 'max-w-72 truncate text-muted', cell: (row) => row.base_url ?? 'default' },
     { key: 'key', header: 'Credential', cell: (row) => (row.has_api_key ? 'in the file' : <span className="text-warn">to be added</span>) },
     { key: 'state', header: '', cell: (row) => state('provider', row.name) },
   ]
   const models: Column<Schemas['ImportedModel']>[] = [
-    { key: 'name', header: 'Model', className: 'max-w-56 truncate', cell: (row) => (applied ? <Link to="/models" search={{ q: row.name }} className="text-accent underline"><code>{row.name}</code></Link> : <code>{row.name}</code>) },
+    { key: 'name', header: 'Model', className: 'name max-w-56 truncate', cell: (row) => (applied ? <Link to="/models" search={{ q: row.name }} className="text-accent underline"><code>{row.name}</code></Link> : <code>{row.name}</code>) },
     { key: 'strategy', header: 'Strategy', from: 'sm', cell: (row) => MODES[definitionOf(row).strategy?.mode ?? 'order'].name },
     { key: 'targets', header: 'Targets', className: 'max-w-96 truncate text-muted', from: 'md', cell: (row) => <code title={targetsOf(row).join('\n')}>{targetsOf(row).join(', ')}</code> },
     { key: 'state', header: '', cell: (row) => state('model', row.name) },
   ]
   const keys: Column<Schemas['ImportedKey'] & { budget: string; index: number }>[] = [
-    { key: 'name', header: 'Key', className: 'max-w-48 truncate', cell: (row) => row.name },
+    { key: 'name', header: 'Key', className: 'name max-w-48 truncate', cell: (row) => row.name },
     { key: 'prefix', header: 'Shown as', from: 'sm', cell: (row) => <code>{row.key_prefix}</code> },
     { key: 'scopes', header: 'Access', from: 'md', className: 'max-w-64 truncate text-muted', cell: (row) => <code title={row.scopes.join('\n')}>{row.scopes.join(', ')}</code> },
     { key: 'budget', header: 'Budget', from: 'lg', cell: (row) => row.budget },

@@ -31,7 +31,8 @@ export function KeyForm({ apiKey, initialScopes = [], onClose }: { apiKey: Schem
       await unwrap(client.PUT('/api/v1/keys/{keyId}', { params: { path: { keyId: apiKey.id } }, body }))
       toast(`${body.name} saved`)
     } else setMade(await unwrap(client.POST('/api/v1/keys', { body: { ...body, expires_at: expiryOf(lifetime, lastDay, Date.now()) } })))
-    await invalidate('/api/v1/keys')
+    // The limits that apply to a key depend on its application.
+    await invalidate('/api/v1/keys', '/api/v1/orgs/{orgId}/limits')
     if (apiKey) onClose()
   })
   if (created) return <NewKeySecret title={`${created.key.name} is ready`} rawKey={created.raw_key} scopes={created.key.scopes} onClose={onClose} />
@@ -83,7 +84,7 @@ export function KeyForm({ apiKey, initialScopes = [], onClose }: { apiKey: Schem
           </Field>
         </div>
       </details>
-      {apiKey && <KeyLimits apiKey={apiKey} apps={apps} />}
+      {apiKey && <KeyLimits apiKey={apiKey} />}
     </FormDialog>
   )
 }

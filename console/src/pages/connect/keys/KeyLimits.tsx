@@ -1,17 +1,15 @@
 import { Link } from '@tanstack/react-router'
 import { api, type Schemas } from '@/api/client'
 import { useMe } from '@/api/me'
-import { appliesToKey } from '@/lib/limits'
 import { useLimitNames } from '@/pages/org/limits/useLimitNames'
 import { Badge } from '@/ui'
 
-/** The limits that calls of a key can count against. */
-export function KeyLimits({ apiKey, apps }: { apiKey: Schemas['Key']; apps: readonly Schemas['Application'][] }) {
+/** The limits that calls of a key can count against. Only the server knows those of keys that it replaced. */
+export function KeyLimits({ apiKey }: { apiKey: Schemas['Key'] }) {
   const { orgId } = useMe()
   const names = useLimitNames()
-  const list = api.useQuery('get', '/api/v1/orgs/{orgId}/limits', { params: { path: { orgId }, query: { limit: 200 } } })
-  const teamOfApp = (id: string) => apps.find((app) => app.id === id)?.team_id ?? null
-  const limits = list.data?.limits.filter((limit) => appliesToKey(limit, apiKey, teamOfApp))
+  const list = api.useQuery('get', '/api/v1/orgs/{orgId}/limits', { params: { path: { orgId }, query: { key: apiKey.id } } })
+  const limits = list.data?.limits
   return (
     <section aria-label="Limits that apply" className="flex flex-col gap-1 text-sm">
       <h3 className="font-medium">Limits that apply</h3>

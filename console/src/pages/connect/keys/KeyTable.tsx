@@ -31,6 +31,7 @@ export function KeyTable({ keys, names, now, mayManage, onAct }: Props) {
     {
       key: 'name',
       header: 'Name',
+      className: 'name',
       cell: (key) => (
         <span className="flex min-w-0 flex-col py-1">
           <span className="font-medium">{key.name}</span>

@@ -51,7 +51,7 @@ export function NameList({ label, names, suggestions, placeholder, onChange }: P
         <ul aria-label={`Chosen ${label.toLowerCase()}`} className="flex flex-wrap gap-1">
           {names.map((name) => (
             <li key={name} className="chip max-w-full font-mono">
-              <span className="truncate">{name}</span>
+              <span className="name truncate">{name}</span>
               <button type="button" aria-label={`Remove ${name}`} className="-mr-1.5 grid size-6 shrink-0 place-items-center rounded-full" onClick={() => onChange(names.filter((other) => other !== name))}>
                 <X size={12} aria-hidden />
               </button>

@@ -102,7 +102,7 @@ function Access({ server }: { server: Schemas['McpServer'] }) {
   const reaching = keys.data?.keys.filter((key) => key.revoked_at === null && reachesServer(key.scopes, server.name)) ?? []
   return (
     <Section title="Access">
-      <dl className="grid grid-cols-[auto_1fr] gap-x-6 gap-y-1.5">
+      <dl className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-6 gap-y-1.5">
         <dt className="text-muted">Credentials</dt>
         <dd>{AUTH_NAMES[server.auth.type]}</dd>
         <dt className="text-muted">Timeout</dt>
@@ -118,7 +118,7 @@ function Access({ server }: { server: Schemas['McpServer'] }) {
           {keys.data && reaching.length === 0 && <span className="text-muted">none</span>}
           {reaching.slice(0, 20).map((key) => (
             <Link key={key.id} to="/keys" search={{ q: key.name }}>
-              <Badge title={key.scopes.join('\n')}>{key.name}</Badge>
+              <Badge title={key.scopes.join('\n')}><span className="name wrap-anywhere whitespace-normal">{key.name}</span></Badge>
             </Link>
           ))}
           {reaching.length > 20 && <span className="text-muted">and {reaching.length - 20} more</span>}

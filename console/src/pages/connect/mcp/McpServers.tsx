@@ -83,17 +83,17 @@ function ServerTable({ servers }: { servers: readonly Server[] }) {
     {
       key: 'name',
       header: 'Server',
-      className: 'max-w-[1px] w-1/2',
+      className: 'name max-w-[1px] w-1/2',
       cell: (server) => (
         <span className="flex min-w-0 flex-col py-1.5">
           <Link to="/mcp/$server" params={{ server: server.name }} search={{}} className="font-medium hover:underline">
             {server.name}
           </Link>
-          <span className="truncate font-mono text-xs text-muted" title={server.url}>
+          <span className="name truncate font-mono text-xs text-muted" title={server.url}>
             {server.url}
           </span>
           {server.status.last_error !== null && server.enabled && (
-            <span className="truncate text-xs text-err" title={server.status.last_error}>
+            <span className="name truncate text-xs text-err" title={server.status.last_error}>
               {server.status.last_error}
             </span>
           )}

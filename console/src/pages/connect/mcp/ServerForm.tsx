@@ -62,7 +62,7 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
       </Field>
       {draft.auth === 'headers' && (
         <Field label="Headers with credentials" hint={`${kept ? 'Stored. Leave empty to keep them. ' : ''}One per line, Name: value. Nobody can read them back.`} error={fields['auth.headers']}>
-          <TextArea mono rows={2} value={draft.authHeaders} placeholder={kept ? 'stored – replace' : 'Authorization: Bearer …'} onChange={(event) => set({ authHeaders: event.target.value })} />
+          <TextArea mono rows={2} value={draft.authHeaders} placeholder={kept ? 'set; type to replace' : 'Authorization: Bearer …'} onChange={(event) => set({ authHeaders: event.target.value })} />
         </Field>
       )}
       {draft.auth === 'client_credentials' && (
@@ -103,13 +103,13 @@ export function ServerForm({ server, onClose, onSaved }: { server: Server | null
           <Field label="Prices (USD per call)" hint="One tool per line, such as search: 0.001." error={fields['prices']}>
             <TextArea mono rows={2} value={draft.prices} onChange={(event) => set({ prices: event.target.value })} />
           </Field>
-          <Field label="Further headers" hint={`${server?.has_secrets ? 'What you enter replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={fields['headers']}>
+          <Field label="Other headers" hint={`${server?.has_secrets ? 'What you enter replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={fields['headers']}>
             <TextArea mono rows={2} value={draft.headers} onChange={(event) => set({ headers: event.target.value })} />
           </Field>
           <Field label="Headers of the caller to pass on" hint="Names, separated by commas; never credentials." error={fields['forward_headers']}>
             <Input mono value={draft.forwardHeaders} onChange={(event) => set({ forwardHeaders: event.target.value })} />
           </Field>
-          <Field label="Time-out (seconds)" error={fields['timeout_ms']}>
+          <Field label="Timeout (seconds)" error={fields['timeout_ms']}>
             <Input type="number" min={1} max={600} step="any" required value={draft.timeout} onChange={(event) => set({ timeout: event.target.value })} />
           </Field>
           <Field label="Transport">

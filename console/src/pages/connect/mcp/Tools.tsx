@@ -36,10 +36,10 @@ export function Tools({ server }: { server: Server }) {
     {
       key: 'name',
       header: 'Tool',
-      className: 'max-w-[1px] w-2/3',
+      className: 'name max-w-[1px] w-2/3',
       cell: (tool) => (
         <span className="flex min-w-0 flex-col py-1.5">
-          <code className="truncate font-medium">{tool.name}</code>
+          <code className="name truncate font-medium">{tool.name}</code>
           <span className="line-clamp-2 text-xs text-muted">{tool.description}</span>
         </span>
       ),

@@ -63,7 +63,7 @@ function Limits({ draft, problems, set }: LimitsProps) {
   const numbers = [
     { field: 'retries', label: 'Retries', hint: 'At each target, 0 to 5.', placeholder: '0' },
     { field: 'timeout_ms', label: 'Timeout, ms', hint: 'Of each attempt.', placeholder: 'server default' },
-    { field: 'first_byte_timeout_ms', label: 'Timeout of the first byte, ms', hint: 'Until a response starts.', placeholder: 'none' },
+    { field: 'first_byte_timeout_ms', label: 'Timeout for the first byte, ms', hint: 'Until a response starts.', placeholder: 'none' },
   ] as const
   return (
     <Section title="Limits, cache and price">
@@ -96,7 +96,7 @@ function Limits({ draft, problems, set }: LimitsProps) {
               value={prompt_cache.mode}
               onChange={(event) => set({ prompt_cache: { ...prompt_cache, mode: event.target.value as ModelDraft['prompt_cache']['mode'] } })}
               options={[
-                { value: '', label: 'as the organization' },
+                { value: '', label: 'same as the organization' },
                 { value: 'auto', label: 'on' },
                 { value: 'off', label: 'off' },
               ]}

@@ -155,7 +155,7 @@ function Loaded({ latest, shown }: { latest: Model; shown: Model }) {
       </Link>
       {isDraft && draft.base !== latest.version && (
         <p role="status" className="card bg-warn-soft px-3 py-2">
-          Your changes were begun from version {draft.base}; by now there is version {latest.version}. Saving replaces it; the review shows the difference.
+          You started from version {draft.base}; version {latest.version} was saved since. Saving replaces it; the review shows the difference.
         </p>
       )}
       {latest.prompt_cache_pauses.length > 0 && (

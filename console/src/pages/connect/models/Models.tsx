@@ -103,18 +103,18 @@ function ModelTable({ models }: { models: readonly Model[] }) {
     {
       key: 'name',
       header: 'Model',
-      className: 'max-w-64 py-1',
+      className: 'name max-w-64 py-1',
       cell: ({ model }) => (
         <div className="flex min-w-0 flex-col">
           <span className="flex items-center gap-2">
-            <Link to="/models/$modelId" params={{ modelId: model.id }} className="truncate font-mono text-xs hover:underline">
+            <Link to="/models/$modelId" params={{ modelId: model.id }} className="name truncate font-mono text-xs hover:underline">
               {model.name}
             </Link>
             {!model.enabled && <Badge tone="warn">disabled</Badge>}
             {model.hidden && <Badge>hidden</Badge>}
           </span>
           {model.description && <span className="truncate text-xs text-muted max-sm:hidden">{model.description}</span>}
-          <span className="truncate text-xs text-muted sm:hidden">
+          <span className="text-xs text-muted sm:hidden">
             <Targets model={model} />
           </span>
         </div>

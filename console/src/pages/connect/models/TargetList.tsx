@@ -107,7 +107,7 @@ function TargetCard({ name, at, mode, target, problems, onChange, actions }: Tar
             </Field>
           )}
           {(mode === 'conditional' || problems[`${at}id`]) && (
-            <Field label="Id" hint="What conditions call it." error={problems[`${at}id`]}>
+            <Field label="Id" hint="The name that conditions use for it." error={problems[`${at}id`]}>
               <Input mono value={target.id} onChange={(event) => set({ id: event.target.value })} />
             </Field>
           )}
@@ -190,10 +190,10 @@ function More({ at, target, problems, set }: PartProps) {
           <TextArea mono rows={2} value={target.defaults} placeholder='{"max_tokens": 1024}' onChange={(event) => set({ defaults: event.target.value })} />
         </Field>
         <Field label="Timeout, ms" error={problem('timeout_ms')}>
-          <Input inputMode="numeric" value={target.timeout_ms} placeholder="of the model" onChange={(event) => set({ timeout_ms: event.target.value })} />
+          <Input inputMode="numeric" value={target.timeout_ms} placeholder="from the model" onChange={(event) => set({ timeout_ms: event.target.value })} />
         </Field>
         <Field label="Retries" error={problem('retries')}>
-          <Input inputMode="numeric" value={target.retries} placeholder="of the model" onChange={(event) => set({ retries: event.target.value })} />
+          <Input inputMode="numeric" value={target.retries} placeholder="from the model" onChange={(event) => set({ retries: event.target.value })} />
         </Field>
       </div>
     </details>

@@ -44,7 +44,7 @@ function TargetLink({ name }: { name: string }) {
   const slash = name.indexOf('/')
   const [provider, model] = [name.slice(0, slash), name.slice(slash + 1)]
   return (
-    <Link to="/logs" search={{ query: joinTerms(term('provider', provider), !model.endsWith('*') && term('model', model)) }} className="min-w-0 flex-1 truncate font-mono text-xs hover:underline" title={name}>
+    <Link to="/logs" search={{ query: joinTerms(term('provider', provider), !model.endsWith('*') && term('model', model)) }} className="name min-w-0 flex-1 truncate font-mono text-xs hover:underline" title={name}>
       {name}
     </Link>
   )

@@ -15,7 +15,7 @@ type Target = Schemas['ModelTarget']
 export const MODES: Record<Mode, { name: string; about: string }> = {
   single: { name: 'Single', about: 'One target. If it fails, the request fails.' },
   order: { name: 'In order', about: 'The first target; after a failure the next one, as listed.' },
-  weighted: { name: 'Weighted', about: 'Drawn by weight; after a failure another one. A session stays with its target.' },
+  weighted: { name: 'Weighted', about: 'Chosen at random by weight; after a failure another one. A session stays with its target.' },
   cheapest: { name: 'Cheapest', about: 'By price, the lowest first; after a failure the next one.' },
   fastest: { name: 'Fastest', about: 'By measured latency, the lowest first; after a failure the next one.' },
   conditional: { name: 'Conditional', about: 'The target of the first condition that matches, else the default, and no other.' },

@@ -21,7 +21,7 @@ export function CredentialList({ credentials, onChange }: { credentials: Credent
             <Input mono required value={credential.label} disabled={credential.isStored} placeholder="label" onChange={(event) => set(index, { label: event.target.value })} />
           </Field>
           <Field label={`Key of credential ${index + 1}`} quiet>
-            <SecretInput mono required={!credential.isStored} value={credential.apiKey} placeholder={credential.isStored ? 'set – replace' : 'key'} onChange={(event) => set(index, { apiKey: event.target.value })} />
+            <SecretInput mono required={!credential.isStored} value={credential.apiKey} placeholder={credential.isStored ? 'set; type to replace' : 'key'} onChange={(event) => set(index, { apiKey: event.target.value })} />
           </Field>
           <Field label={`Weight of credential ${index + 1}`} quiet>
             <Input type="number" min={1} max={1000} value={credential.weight} onChange={(event) => set(index, { weight: event.target.valueAsNumber || 1 })} />

@@ -39,7 +39,7 @@ export function ProviderCard({ offer, health, testNow, onEdit, onRemove }: { off
   return (
     <li className="card flex min-w-0 flex-col gap-2 p-3" aria-label={offer.name}>
       <div className="flex min-w-0 items-center gap-2">
-        <h3 className="min-w-0 flex-1 truncate font-mono text-sm">{offer.name}</h3>
+        <h3 className="name min-w-0 flex-1 truncate font-mono text-sm">{offer.name}</h3>
         {!offer.builtIn && <Badge tone="accent">custom</Badge>}
         {stored && (
           <Menu trigger={<Button kind="ghost" size="sm" square aria-label={`Actions for ${offer.name}`} icon={<EllipsisVertical size={16} aria-hidden />} />}>
@@ -52,7 +52,7 @@ export function ProviderCard({ offer, health, testNow, onEdit, onRemove }: { off
           </Menu>
         )}
       </div>
-      <p className="min-w-0 truncate text-muted" title={stored?.base_url ?? undefined}>
+      <p className="name min-w-0 truncate text-muted" title={stored?.base_url ?? undefined}>
         {describe(offer)}
       </p>
       <div className="flex flex-wrap items-center gap-2 text-xs text-muted">

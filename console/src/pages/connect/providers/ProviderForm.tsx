@@ -78,7 +78,7 @@ export function ProviderForm({ offer, kinds, onClose, onSaved }: Props) {
         </div>
       )}
       <Field label="API key" hint={stored?.has_api_key ? 'Set. Leave empty to keep it. A new host, port or scheme needs it again.' : KEY_HINTS[kind] ?? 'Encrypted with the master key; nobody can read it back.'} error={save.fields['api_key']}>
-        <SecretInput mono autoComplete="off" autoFocus={offer !== null} value={apiKey} placeholder={stored?.has_api_key ? 'set – replace' : ''} onChange={(event) => setApiKey(event.target.value)} />
+        <SecretInput mono autoComplete="off" autoFocus={offer !== null} value={apiKey} placeholder={stored?.has_api_key ? 'set; type to replace' : ''} onChange={(event) => setApiKey(event.target.value)} />
       </Field>
       <Field label="Base URL" hint={isCustom ? 'Request paths are appended unchanged.' : (ADDRESS_HINTS[kind] ?? 'Leave empty for the provider’s own address.')} error={save.fields['base_url']}>
         <Input mono type="url" value={baseUrl} placeholder="https://models.example.com" onChange={(event) => setBaseUrl(event.target.value)} />
@@ -88,7 +88,7 @@ export function ProviderForm({ offer, kinds, onClose, onSaved }: Props) {
         <div className="mt-3 flex flex-col gap-3">
           <CredentialList credentials={credentials} onChange={setCredentials} />
           <Field label="Headers" hint={`${stored?.has_headers ? 'Set; what you write here replaces all of them. ' : ''}One per line, Name: value. Sent with every request.`} error={save.fields['headers']}>
-            <TextArea mono rows={2} value={headers} placeholder={stored?.has_headers ? 'set – replace' : 'X-Team: search'} onChange={(event) => setHeaders(event.target.value)} />
+            <TextArea mono rows={2} value={headers} placeholder={stored?.has_headers ? 'set; type to replace' : 'X-Team: search'} onChange={(event) => setHeaders(event.target.value)} />
           </Field>
           <Field label="Models" hint="One per line. These are listed; other models can still be called." error={save.fields['models']}>
             <TextArea mono rows={3} value={models} onChange={(event) => setModels(event.target.value)} />

@@ -18,7 +18,7 @@ export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClos
   })
   if (rotated) {
     const until = rotated.previous_secret_until
-    const note = until === null ? 'The old one does not sign any more.' : `Deliveries carry a signature of the old one as well until ${time(until, zone)}.`
+    const note = until === null ? 'The old one no longer signs.' : `Deliveries carry a signature of the old one as well until ${time(until, zone)}.`
     return <SecretShown title="The secret is replaced" secret={rotated.secret} note={`Copy it now, you won’t see it again. ${note}`} onClose={onClose} />
   }
   return (
@@ -31,7 +31,7 @@ export function RotateSecret({ webhookId, onClose }: { webhookId: string; onClos
       submit="Replace secret"
       fields={['overlap_hours']}
     >
-      <Field label="Hours that both sign" hint="0 to 720" error={rotate.fields['overlap_hours']}>
+      <Field label="Hours with both signatures" hint="0 to 720" error={rotate.fields['overlap_hours']}>
         <Input type="number" min={0} max={720} required value={hours} onChange={(event) => setHours(event.target.valueAsNumber || 0)} />
       </Field>
     </FormDialog>

@@ -66,7 +66,7 @@ function Detail({ webhookId }: { webhookId: string }) {
       title={hostOf(webhook.url)}
       about={
         <span className="flex flex-wrap items-center gap-x-3">
-          <span className="min-w-0 truncate font-mono text-xs">{webhook.url}</span>
+          <span className="name min-w-0 truncate font-mono text-xs">{webhook.url}</span>
           <span className="text-fg">
             <WebhookState webhook={webhook} />
           </span>

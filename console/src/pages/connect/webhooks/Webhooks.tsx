@@ -72,9 +72,9 @@ function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
     {
       key: 'url',
       header: 'Address',
-      className: 'w-full max-w-0 min-w-36',
+      className: 'name w-full max-w-0 min-w-36',
       cell: (webhook) => (
-        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="block truncate font-mono text-xs hover:underline max-sm:break-all max-sm:whitespace-normal">
+        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="name block truncate font-mono text-xs hover:underline">
           {webhook.url}
         </Link>
       ),

@@ -32,10 +32,10 @@ export function AlertTable({ alerts, onShow, onEdit, onDelete }: AlertTableProps
     {
       key: 'alert',
       header: 'Alert',
-      className: 'min-w-40',
+      className: 'name min-w-40',
       cell: (alert) => (
         <span className="flex flex-col py-1.5">
-          <span className="font-medium break-words">{alert.name}</span>
+          <span className="font-medium break-words max-sm:wrap-anywhere">{alert.name}</span>
           <span>{conditionText(alert)}</span>
           <span className="sm:hidden">Last value {measureText(alert.measure, alert.value)}</span>
           {alert.query !== '' && <code className="text-xs break-all text-muted">{alert.query}</code>}

@@ -27,9 +27,9 @@ export function Receivers() {
     {
       key: 'url',
       header: 'Address',
-      className: 'max-w-[1px] w-1/2',
+      className: 'name max-w-[1px] w-1/2',
       cell: (webhook) => (
-        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="block truncate font-mono text-xs hover:underline">
+        <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} search={{}} className="name block truncate font-mono text-xs hover:underline">
           {webhook.url}
         </Link>
       ),

@@ -136,6 +136,6 @@ const Tool = ({ name, what }: { name: string; what: string }) => (
 
 const Attachment = ({ icon, text }: { icon: ReactNode; text: string }) => (
   <span className="inline-flex min-w-0 items-center gap-1.5 text-muted">
-    {icon} <span className="truncate font-mono text-xs">{text}</span>
+    {icon} <span className="name truncate font-mono text-xs">{text}</span>
   </span>
 )

@@ -13,6 +13,8 @@ export interface ColumnContext {
   withDate: boolean
   /** The table is as narrow as on a phone. */
   isNarrow: boolean
+  /** The window is as narrow as a phone, where cells have two lines. */
+  isPhone: boolean
   keyName(id: string): string
   appName(id: string): string
   teamName(id: string): string
@@ -47,10 +49,11 @@ export function isShown(column: LogColumn, width: number, chosen: LogsPrefs['col
   return chosen[column.key] ?? (column.from !== null && width >= column.from)
 }
 
-export function logColumns({ zone, withDate, isNarrow, keyName, appName, teamName, providerColor, isFirstOfDay }: ColumnContext): LogColumn[] {
+export function logColumns({ zone, withDate, isNarrow, isPhone, keyName, appName, teamName, providerColor, isFirstOfDay }: ColumnContext): LogColumn[] {
   const at = (row: LogRow) => (withDate ? `${time(row.created_at, zone, 'day')} ${time(row.created_at, zone, isNarrow ? 'minute' : 'time')}` : time(row.created_at, zone, 'time'))
   return [
-    { key: 'time', header: 'Time', width: !withDate ? '76px' : isNarrow ? '104px' : '132px', from: 0, sort: 'time', cell: (row) => <Time row={row} text={at(row)} title={time(row.created_at, zone, 'full')} first={isFirstOfDay(row)} /> },
+    // On a phone the time is below the day, which leaves room for the name of the model.
+    { key: 'time', header: 'Time', width: !withDate ? '76px' : isPhone ? '64px' : isNarrow ? '104px' : '132px', from: 0, sort: 'time', cell: (row) => <Time row={row} text={at(row)} title={time(row.created_at, zone, 'full')} first={isFirstOfDay(row)} /> },
     { key: 'status', header: 'Status', width: '64px', from: 0, cell: (row) => <HttpStatus status={row.status} code={row.error_code} short /> },
     { key: 'provider', header: 'Provider', width: '116px', from: 860, cell: (row) => <Provider row={row} color={providerColor(row.provider)} /> },
     { key: 'model', header: 'Model', width: isNarrow ? 'minmax(88px, 1fr)' : '150px', from: 0, cell: (row) => <code title={row.model ?? undefined}>{row.model ?? NO_VALUE}</code> },

@@ -46,10 +46,10 @@ function TopModels({ range, own, costs }: TablesProps) {
     {
       key: 'model',
       header: 'Model',
-      className: 'max-w-44',
+      className: 'name max-w-44',
       cell: (row) => (
         <div className="pb-1">
-          <code className="block truncate" title={row.name}>{row.name}</code>
+          <code className="name block truncate" title={row.name}>{row.name}</code>
           <Meter share={maxCost === 0 ? 0 : (row.cost_usd ?? 0) / maxCost} color={costs.find((one) => one.name === (row.key ?? 'unknown'))?.color ?? OTHER_COLOR} />
         </div>
       ),

@@ -29,7 +29,7 @@ export default function TopUsers() {
   const cost = moneyColumn(rows.map((row) => row.cost_usd))
   const all = budgets.data?.budgets ?? []
   const columns: Column<Row>[] = [
-    { key: 'user', header: 'User', className: 'max-w-44 truncate', cell: (row) => row.name },
+    { key: 'user', header: 'User', className: 'name max-w-44 truncate', cell: (row) => row.name },
     { key: 'cost', header: 'Cost', number: true, cell: (row) => (row.cost_usd === null ? 'no price' : cost(row.cost_usd)) },
     { key: 'requests', header: 'Requests', number: true, from: 'sm', cell: (row) => compact(row.requests) },
     { key: 'budget', header: 'Budget', number: true, cell: ({ key }) => key !== null && <UserBudget user={key} budgets={all} onSet={() => setCapped(key)} /> },

@@ -219,7 +219,7 @@ function Events({ sessionId, onOpen }: { sessionId: string; onOpen(logId: number
   const columns: Column<Event & { number: number }>[] = [
     { key: 'at', header: 'Time', cell: (event) => <time dateTime={event.at} title={time(event.at, zone, 'full')} className="whitespace-nowrap text-muted">{time(event.at, zone, 'time')}</time> },
     { key: 'type', header: 'Event', cell: (event) => <Status tone={TONE[event.type]}>{event.type.replace('_', ' ')}</Status> },
-    { key: 'target', header: 'Target', className: 'max-w-64 truncate', cell: (event) => <code>{event.model ? `${event.provider}/${event.model}` : event.provider}</code> },
+    { key: 'target', header: 'Target', className: 'name max-w-64 truncate', cell: (event) => <code>{event.model ? `${event.provider}/${event.model}` : event.provider}</code> },
     { key: 'status', header: 'Status', number: true, from: 'sm', cell: (event) => event.status ?? '' },
     { key: 'latency', header: 'Took', number: true, from: 'sm', cell: (event) => (event.latency_ms == null ? '' : duration(event.latency_ms)) },
     { key: 'cost', header: 'Cost', number: true, from: 'md', cell: (event) => (event.cost_usd == null ? '' : money(event.cost_usd)) },

@@ -45,9 +45,9 @@ function BudgetLine({ budget, now }: { budget: Budget; now: number }) {
   const over = limit > 0 && spent >= limit
   const heading = limit > 0 && end !== null && end > limit
   return (
-    <li className="py-2">
+    <li className="min-w-0 py-2">
       <div className="flex flex-wrap items-baseline gap-2">
-        <span className="font-medium">
+        <span className="min-w-0 font-medium break-words">
           {budget.scope === 'org' ? 'Organization' : budget.scope === 'user' ? `User ${budget.scope_id}` : budget.scope}, {budget.period}
         </span>
         {over ? <Badge tone="err">reached</Badge> : heading && <Badge tone="warn">forecast over limit</Badge>}

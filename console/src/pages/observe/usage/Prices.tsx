@@ -9,7 +9,7 @@ const STEP = 100
 
 const COLUMNS: readonly Column<Price>[] = [
   { key: 'provider', header: 'Provider', from: 'sm', cell: (row) => row.provider },
-  { key: 'model', header: 'Model', className: 'max-w-72 truncate max-sm:max-w-40', cell: (row) => <code title={row.model}>{row.model}</code> },
+  { key: 'model', header: 'Model', className: 'name max-w-72 truncate', cell: (row) => <code title={row.model}>{row.model}</code> },
   { key: 'input', header: 'Input', number: true, cell: (row) => cost(row.input_per_mtok) },
   { key: 'cached', header: 'Cached', number: true, from: 'md', cell: (row) => cost(row.cache_read_per_mtok) },
   { key: 'write', header: 'Cache write', number: true, from: 'lg', cell: (row) => cost(row.cache_write_per_mtok) },

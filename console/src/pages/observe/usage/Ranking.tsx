@@ -32,10 +32,10 @@ export function Ranking({ by, name, rows, colorFor, sort, onSort, extra, onOpen 
     {
       key: 'name',
       header: name,
-      className: 'max-w-64 min-w-40 max-sm:min-w-24',
+      className: 'name max-w-64 min-w-40',
       cell: (row) => (
         <div className="pb-1">
-          <span className="block truncate" title={row.key ?? undefined}>{by === 'model' || by === 'provider' ? <code>{row.name}</code> : row.name}</span>
+          <span className="name block truncate" title={row.key ?? undefined}>{by === 'model' || by === 'provider' ? <code>{row.name}</code> : row.name}</span>
           <Meter share={total === 0 ? 0 : (row.cost_usd ?? 0) / total} color={colorFor(row.key)} />
         </div>
       ),

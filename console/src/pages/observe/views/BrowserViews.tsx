@@ -37,7 +37,7 @@ export function BrowserViews({ page, views, browser, onChange, onClose }: Browse
     if (left.length === 0) onClose()
   })
   return (
-    <FormDialog onClose={onClose} size="sm" title="Save the views of this browser" description="They become private views of yours, which you have in every browser and can share." action={save} submit={`Save ${plural(browser.length, 'view')}`} blocked={browser.length === 0 && 'No views are left'}>
+    <FormDialog onClose={onClose} size="sm" title="Save the views of this browser" description="They become your private views. You have them in every browser and can share them." action={save} submit={`Save ${plural(browser.length, 'view')}`} blocked={browser.length === 0 && 'No views are left'}>
       <ul className="flex flex-col gap-1">
         {browser.map((view) => (
           <li key={view.name} className="flex items-start gap-2 rounded-sm bg-sunken px-2 py-1">

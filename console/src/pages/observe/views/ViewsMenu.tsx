@@ -43,7 +43,7 @@ export function ViewsMenu({ page, standard, current, columns, browser, onOpen }:
   }
   return (
     <>
-      <Menu align="start" trigger={<Button icon={<Bookmark size={14} aria-hidden />}><span className="max-w-48 truncate">{name ?? 'Views'}</span></Button>}>
+      <Menu align="start" trigger={<Button icon={<Bookmark size={14} aria-hidden />}><span className="name max-w-48 truncate text-left">{name ?? 'Views'}</span></Button>}>
         <div className="max-h-[50vh] max-w-80 overflow-y-auto">
           {standard.map((view) => (
             <MenuItem key={view.name} onSelect={() => onOpen(view.search, null)}>

@@ -11,7 +11,7 @@ export function ChangeList({ changes }: { changes: Entry['changes'] }) {
   return (
     <ul className="flex flex-col gap-0.5 py-1">
       {changes.map((change) => (
-        <li key={change.path} className="break-all">
+        <li key={change.path} className="wrap-anywhere whitespace-pre-wrap">
           <code>{change.path.slice(1)}</code>: <del className="text-err no-underline">{value(change.from)}</del> → <ins className="text-ok no-underline">{value(change.to)}</ins>
         </li>
       ))}

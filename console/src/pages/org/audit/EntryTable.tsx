@@ -19,7 +19,7 @@ export function EntryTable({ entries, now, selected, onOpen }: Props) {
   const columns: Column<Entry>[] = [
     { key: 'seq', header: '#', number: true, from: 'md', cell: (entry) => entry.seq },
     { key: 'at', header: 'When', cell: (entry) => <time dateTime={entry.at} title={time(entry.at, zone, 'full')} className="whitespace-nowrap">{ago(entry.at, now)}</time> },
-    { key: 'actor', header: 'Actor', className: 'max-w-48 truncate max-sm:max-w-28', cell: (entry) => <span title={entry.actor.id ?? undefined}>{entry.actor.name ?? entry.actor.type}</span> },
+    { key: 'actor', header: 'Actor', className: 'name max-w-48 truncate', cell: (entry) => <span title={entry.actor.id ?? undefined}>{entry.actor.name ?? entry.actor.type}</span> },
     {
       key: 'action',
       header: 'Action',

@@ -23,20 +23,33 @@ export function History({ type, id }: Target) {
   if (list.isError) return <ErrorPanel error={list.error} what="the history" onRetry={() => void list.refetch()} />
   if (!list.data) return <SkeletonRows rows={3} />
   if (list.data.entries.length === 0) return <p className="p-3 text-muted">No changes are recorded yet.</p>
+  // Values may be whole texts of prompts, so they have the width that a column each for person and action would take.
   const columns: Column<Entry>[] = [
-    { key: 'at', header: 'When', cell: (entry) => <time dateTime={entry.at} title={time(entry.at, zone, 'full')} className="whitespace-nowrap">{ago(entry.at, now)}</time> },
-    { key: 'actor', header: 'Who', className: 'max-w-48 truncate', cell: (entry) => entry.actor.name ?? entry.actor.type },
+    {
+      key: 'at',
+      header: 'When',
+      className: 'name py-1 align-top sm:min-w-48',
+      cell: (entry) => (
+        <>
+          <time dateTime={entry.at} title={time(entry.at, zone, 'full')}>{ago(entry.at, now)}</time>
+          <span className="block text-xs wrap-anywhere text-muted">{entry.actor.name ?? entry.actor.type}</span>
+        </>
+      ),
+    },
     {
       key: 'action',
       header: 'What',
+      className: 'w-full py-1 align-top',
       cell: (entry) => (
-        <span className="flex flex-wrap items-center gap-1" title={entry.action}>
-          {actionInWords(entry.action)}
-          {entry.outcome !== 'success' && <Badge tone="warn">{entry.outcome}</Badge>}
-        </span>
+        <>
+          <span className="flex flex-wrap items-center gap-1" title={entry.action}>
+            {actionInWords(entry.action)}
+            {entry.outcome !== 'success' && <Badge tone="warn">{entry.outcome}</Badge>}
+          </span>
+          <ChangeList changes={entry.changes} />
+        </>
       ),
     },
-    { key: 'changes', header: 'Changes', from: 'sm', cell: (entry) => <ChangeList changes={entry.changes} /> },
   ]
   return (
     <>

@@ -26,7 +26,7 @@ export function BudgetCard({ budget, name, onEdit, onDelete }: Props) {
   return (
     <li className="card flex min-w-0 flex-col gap-2 p-3" aria-label={`${budget.period} budget of ${name}`}>
       <div className="flex items-center gap-2">
-        <h2 className="min-w-0 truncate text-sm">{name}</h2>
+        <h2 className="name min-w-0 truncate text-sm">{name}</h2>
         <Badge>{budget.scope}</Badge>
         <span className="flex-1" />
         <Button kind="ghost" size="sm" square needs="admin" aria-label={`Edit the budget of ${name}`} icon={<Pencil size={14} aria-hidden />} onClick={onEdit} />

@@ -27,11 +27,11 @@ export function LimitTable({ limits, names, onShow, onEdit, onDelete }: Props) {
     {
       key: 'limit',
       header: 'Limit',
-      className: 'min-w-40',
+      className: 'name min-w-40',
       cell: (limit) => (
         <span className="flex flex-col py-1.5">
           <span className="flex flex-wrap items-center gap-1">
-            <span className="font-medium break-all">{limit.name}</span>
+            <span className="font-medium wrap-anywhere">{limit.name}</span>
             {!limit.enabled ? <Badge>off</Badge> : limit.mode === 'dry_run' && <Badge tone="warn">dry run</Badge>}
           </span>
           <span>{names.sentence(limit)}</span>
@@ -39,7 +39,7 @@ export function LimitTable({ limits, names, onShow, onEdit, onDelete }: Props) {
         </span>
       ),
     },
-    { key: 'use', header: 'Highest use now', className: 'min-w-32 sm:w-72', cell: (limit) => <LimitUse limit={limit} interval={interval} /> },
+    { key: 'use', header: 'Highest use now', className: 'min-w-28 sm:w-72 sm:min-w-32', cell: (limit) => <LimitUse limit={limit} interval={interval} /> },
     {
       key: 'act',
       header: (

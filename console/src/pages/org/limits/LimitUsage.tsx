@@ -19,10 +19,10 @@ export function LimitUsage({ limit, sentence, onClose }: { limit: Schemas['Limit
     {
       key: 'bucket',
       header: limit.per === 'none' ? 'For' : limit.per.replace('metadata.', ''),
-      className: 'min-w-40',
+      className: 'name min-w-40',
       cell: (bucket) => (
         <div className="pb-1">
-          <span className="block truncate">{bucket.bucket || (limit.per === 'none' ? 'all' : 'without')}</span>
+          <span className="name block truncate">{bucket.bucket || (limit.per === 'none' ? 'all' : 'without')}</span>
           <Meter share={shareOf(bucket)} color={colorOf(shareOf(bucket))} />
         </div>
       ),

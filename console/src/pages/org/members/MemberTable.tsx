@@ -24,14 +24,14 @@ export function MemberTable({ members }: { members: Member[] }) {
     {
       key: 'name',
       header: 'Person',
-      className: 'max-w-[1px] w-1/2',
+      className: 'name max-w-[1px] w-1/2',
       cell: (member) => (
         <span className="flex min-w-0 flex-col py-1">
           <span className="flex items-center gap-2">
-            <span className="truncate font-medium">{member.display_name}</span>
+            <span className="name truncate font-medium">{member.display_name}</span>
             {member.user_id === me.userId && <Badge tone="accent">you</Badge>}
           </span>
-          <span className="truncate text-muted">{member.email}</span>
+          <span className="name truncate text-muted">{member.email}</span>
         </span>
       ),
     },

@@ -13,7 +13,7 @@ export function DefaultProvider({ org }: { org: Schemas['Organization'] }) {
   const names = (providers.data?.providers ?? []).map((one) => one.name)
   const options = [
     { value: '', label: 'none: the request is refused' },
-    { value: 'auto', label: 'auto: the named model, else a provider of the model' },
+    { value: 'auto', label: 'auto: the named model, or else a provider that has the model' },
     ...[...new Set([...names, ...(stored === '' || stored === 'auto' ? [] : [stored])])].sort().map((name) => ({ value: name, label: name })),
   ]
   const save = useAction(async () => {
