@@ -1,5 +1,6 @@
 //! How organizations share something that all of them use: memory for bodies, calls in progress, space in the log spool.
-//! How much one may use depends on how much of it is free.
+//! How much one may use depends on how much of it is free. All organizations of one account have the share of one, because
+//! nothing else keeps an account from creating as many as it needs to use up everything.
 
 /// What is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct Use {
     pub used: u64,
     /// By the organization that asks.
     pub own: u64,
+    /// By all organizations of its owner, this one included.
+    pub of_owner: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,10 @@ pub struct ShareRule {
     /// How many times what is left of the common parts an organization may use.
     common_factor: u64,
 }
+
+/// An organization that uses little finds room until those of its owner use so many times the share of one: what some of
+/// them use up must not keep the others from working.
+const SHARES_WITH_LITTLE: u64 = 2;
 
 impl ShareRule {
     /// Memory for bodies that are held. One organization alone has half of it, and each of two three tenths.
@@ -37,12 +44,17 @@ impl ShareRule {
     /// It may always use a little while anything is free. More of it must fit into what is left besides the reserved
     /// part: at most `common_factor` times as much as then stays there. So one organization alone has most of the common
     /// parts, the second one finds room of its own, and several that all want more than they get have equal shares.
+    ///
+    /// What the organizations of one owner use counts together. Only one that uses little may exceed their share, and only
+    /// while the common parts have room: the reserved part is for owners that use little.
     pub fn admits(self, current: Use, amount: u64) -> bool {
-        let Use { total, used, own } = current;
-        let (used, own) = (used.saturating_add(amount), own.saturating_add(amount));
-        let Some(free) = total.checked_sub(used) else { return false };
+        let Use { total, used, own, of_owner } = current;
+        let Some(free) = total.checked_sub(used.saturating_add(amount)) else { return false };
+        let (own, of_owner) = (own.saturating_add(amount), of_owner.saturating_add(amount));
         let common = free.saturating_sub(total / self.reserved_part);
-        own <= total / self.little_part || own <= common.saturating_mul(self.common_factor)
+        let (little, share) = (total / self.little_part, common.saturating_mul(self.common_factor));
+        let limit = if own <= little { little.max(share.saturating_mul(SHARES_WITH_LITTLE)) } else { share };
+        of_owner <= limit
     }
 }
 
@@ -56,24 +68,37 @@ mod tests {
     const LITTLE: u64 = 100;
 
     fn admits(used: u64, own: u64, amount: u64) -> bool {
-        ShareRule::BODIES.admits(Use { total: TOTAL, used, own }, amount)
+        ShareRule::BODIES.admits(Use { total: TOTAL, used, own, of_owner: own }, amount)
     }
 
-    /// What each organization uses when all take as much as they get, in turns.
-    fn greedy(rule: ShareRule, organizations: usize, step: u64) -> Vec<u64> {
-        let mut held = vec![0; organizations];
+    /// What the organizations of each owner use.
+    type Held = Vec<Vec<u64>>;
+
+    fn use_of(held: &[Vec<u64>], owner: usize, org: usize) -> Use {
+        let used = held.iter().flatten().sum();
+        Use { total: TOTAL, used, own: held[owner][org], of_owner: held[owner].iter().sum() }
+    }
+
+    /// The same when all take as much as they get, in turns.
+    fn greedy_by_owner(rule: ShareRule, mut held: Held, step: u64) -> Held {
         loop {
             let before = held.clone();
-            for index in 0..organizations {
-                let current = Use { total: TOTAL, used: held.iter().sum(), own: held[index] };
-                if rule.admits(current, step) {
-                    held[index] += step;
+            for owner in 0..held.len() {
+                for org in 0..held[owner].len() {
+                    if rule.admits(use_of(&held, owner, org), step) {
+                        held[owner][org] += step;
+                    }
                 }
             }
             if held == before {
                 return held;
             }
         }
+    }
+
+    /// Each organization has an owner of its own.
+    fn greedy(rule: ShareRule, organizations: usize, step: u64) -> Vec<u64> {
+        greedy_by_owner(rule, vec![vec![0]; organizations], step).concat()
     }
 
     #[test]
@@ -100,6 +125,46 @@ mod tests {
     }
 
     #[test]
+    fn the_organizations_of_one_owner_have_the_share_of_one() {
+        for (rule, alone) in [(ShareRule::BODIES, 3_200), (ShareRule::CALLS, 4_480)] {
+            for organizations in [2, 10] {
+                let held = greedy_by_owner(rule, vec![vec![0; organizations]], 1).concat();
+                assert_eq!(held.iter().sum::<u64>(), alone, "{held:?}");
+                assert!(held.iter().max().unwrap() - held.iter().min().unwrap() <= 1, "{held:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_of_many_organizations_leaves_room_to_others() {
+        for (rule, most, left) in [(ShareRule::BODIES, 3_840, 640), (ShareRule::CALLS, 4_978, 497)] {
+            // The first one takes its share, and the others a little each as long as they get it.
+            let mut held = greedy_by_owner(rule, vec![vec![0]], 1);
+            held[0].extend([0; 99]);
+            let held = greedy_by_owner(rule, held, 1);
+            let of_owner: u64 = held[0].iter().sum();
+            assert!((most - 2..=most).contains(&of_owner), "{of_owner}");
+            let next = greedy_by_owner(rule, vec![held.concat(), vec![0]], 1);
+            assert!(next[1][0].abs_diff(left) <= 2, "{}", next[1][0]);
+        }
+    }
+
+    #[test]
+    fn one_organization_does_not_keep_the_others_of_its_owner_from_working() {
+        let held = vec![vec![3_200, 0, 0]];
+        for org in [1, 2] {
+            assert!(ShareRule::BODIES.admits(use_of(&held, 0, org), LITTLE));
+            assert!(!ShareRule::BODIES.admits(use_of(&held, 0, org), LITTLE + 1));
+        }
+        assert!(!ShareRule::BODIES.admits(use_of(&held, 0, 0), 1));
+        // Beyond the common parts there is room only for owners that use little.
+        let full = vec![vec![3_200, 0], vec![1_600, 0], vec![0]];
+        assert!(!ShareRule::BODIES.admits(use_of(&full, 0, 1), 1));
+        assert!(!ShareRule::BODIES.admits(use_of(&full, 1, 1), 1));
+        assert!(ShareRule::BODIES.admits(use_of(&full, 2, 0), LITTLE));
+    }
+
+    #[test]
     fn nothing_overflows() {
         assert!(admits(TOTAL, 0, 0) && !admits(TOTAL, 0, 1) && !admits(TOTAL, 0, u64::MAX));
         assert!(!admits(TOTAL + 1, 0, 0));
@@ -108,15 +173,16 @@ mod tests {
     proptest! {
         #[test]
         fn those_that_use_much_never_have_the_reserved_part(
-            requests in prop::collection::vec((0usize..8, 1u64..3_000), 0..60)
+            requests in prop::collection::vec((0usize..8, 0usize..3, 1u64..3_000), 0..60)
         ) {
-            let mut held = [0u64; 8];
-            for (organization, amount) in requests {
-                if admits(held.iter().sum(), held[organization], amount) {
-                    held[organization] += amount;
+            let mut held = vec![vec![0_u64; 3]; 8];
+            for (owner, org, amount) in requests {
+                if ShareRule::BODIES.admits(use_of(&held, owner, org), amount) {
+                    held[owner][org] += amount;
                 }
-                prop_assert!(held.iter().sum::<u64>() <= TOTAL, "{held:?}");
-                let much: u64 = held.iter().filter(|held| **held > LITTLE).sum();
+                prop_assert!(held.iter().flatten().sum::<u64>() <= TOTAL, "{held:?}");
+                let of_owners = held.iter().map(|orgs| orgs.iter().sum::<u64>());
+                let much: u64 = of_owners.filter(|held| *held > LITTLE).sum();
                 prop_assert!(much <= TOTAL - TOTAL / 4, "{held:?}");
             }
         }

@@ -62,6 +62,9 @@ uuid_id! {
     /// An organization: the tenant that everything belongs to.
     OrgId,
     UserId,
+    /// Whose organizations have one share of what all use: the account that owns them, or an organization of which no
+    /// owner is known.
+    OwnerId,
     KeyId,
     TeamId,
     AppId,

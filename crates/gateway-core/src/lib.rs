@@ -18,6 +18,7 @@ pub mod evaluators;
 pub mod events;
 pub mod exports;
 pub mod failover;
+pub mod fair_groups;
 pub mod fair_queue;
 pub mod fair_share;
 pub mod git;

@@ -9,6 +9,7 @@ use gateway_core::ids::OrgId;
 use crate::StoreError;
 use crate::db::ACQUIRE_TIMEOUT;
 use crate::fair_slots::{FairSlots, Slot, SlotLimits};
+use crate::org_owners::OrgOwners;
 
 tokio::task_local! {
     static ORG: OrgId;
@@ -38,18 +39,19 @@ pub(crate) struct ConnectionShares {
 }
 
 impl ConnectionShares {
-    pub fn of_sqlite(readers: u32) -> Self {
+    pub fn of_sqlite(readers: u32, owners: &Arc<OrgOwners>) -> Self {
         let writes = SlotLimits { slots: 1, per_org: 1, waiting_per_org: MAX_WAITING };
-        Self { writes: FairSlots::new(writes), reads: reads(count(readers)), has_one_writer: true }
+        let reads = reads(count(readers), owners);
+        Self { writes: FairSlots::new(writes, owners), reads, has_one_writer: true }
     }
 
     /// A third of the connections is left for statements that read, and half of the rest for other organizations.
-    pub fn of_postgres(connections: u32) -> Self {
+    pub fn of_postgres(connections: u32, owners: &Arc<OrgOwners>) -> Self {
         let slots = (count(connections) * 2 / 3).max(1);
         let writes = SlotLimits { slots, per_org: slots.div_ceil(2), waiting_per_org: MAX_WAITING };
         // One is left for the gateway itself.
-        let reads = reads(count(connections).saturating_sub(1).max(1));
-        Self { writes: FairSlots::new(writes), reads, has_one_writer: false }
+        let reads = reads(count(connections).saturating_sub(1).max(1), owners);
+        Self { writes: FairSlots::new(writes, owners), reads, has_one_writer: false }
     }
 
     /// Waits until the organization whose work this is may begin a transaction.
@@ -69,8 +71,8 @@ impl ConnectionShares {
     }
 }
 
-fn reads(slots: usize) -> Arc<FairSlots<User>> {
-    FairSlots::new(SlotLimits { slots, per_org: (slots / 2).max(1), waiting_per_org: MAX_WAITING })
+fn reads(slots: usize, owners: &Arc<OrgOwners>) -> Arc<FairSlots<User>> {
+    FairSlots::new(SlotLimits { slots, per_org: (slots / 2).max(1), waiting_per_org: MAX_WAITING }, owners)
 }
 
 fn count(connections: u32) -> usize {
@@ -83,7 +85,7 @@ fn current() -> User {
 
 async fn share(slots: &Arc<FairSlots<User>>, user: User) -> Result<Share, StoreError> {
     let share = slots.acquire(user, Some(ACQUIRE_TIMEOUT)).await;
-    share.map_err(|_| StoreError::Unavailable("timed out waiting for a connection to the database".into()))
+    share.map_err(|_| StoreError::timed_out("no connection to the database was free"))
 }
 
 #[cfg(test)]
@@ -117,7 +119,7 @@ mod tests {
 
     #[tokio::test]
     async fn organizations_and_the_gateway_take_shares() {
-        let (shares, log) = (ConnectionShares::of_sqlite(6), Log::default());
+        let (shares, log) = (ConnectionShares::of_sqlite(6, &Arc::default()), Log::default());
         let held = on_behalf_of(org(1), shares.write()).await.unwrap();
         let mut tasks = Vec::new();
         for (of, name) in [
@@ -141,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn on_postgres_an_organization_leaves_connections_to_others() {
-        let shares = ConnectionShares::of_postgres(9);
+        let shares = ConnectionShares::of_postgres(9, &Arc::default());
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(on_behalf_of(org(1), shares.write()).await.unwrap());
@@ -158,7 +160,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_organization_leaves_readers_to_others_and_reads_while_it_waits_to_write() {
-        for shares in [ConnectionShares::of_sqlite(6), ConnectionShares::of_postgres(6)] {
+        let owners = Arc::default();
+        for shares in [ConnectionShares::of_sqlite(6, &owners), ConnectionShares::of_postgres(6, &owners)] {
             let mut held = Vec::new();
             loop {
                 let read =

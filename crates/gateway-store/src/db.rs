@@ -20,6 +20,7 @@ use sqlx::{Connection as _, Executor as _, SqlSafeStr};
 use crate::StoreError;
 use crate::connection_shares::ConnectionShares;
 use crate::faults::{DbCall, Faults};
+use crate::org_owners::OrgOwners;
 use crate::postgres_connection::PostgresConnection;
 use crate::readers::SqliteReaders;
 use crate::row::{Arg, Row, postgres_arguments, sqlite_arguments};
@@ -58,6 +59,7 @@ pub struct Db {
     /// How long callers waited for a connection, or for the write lock of SQLite.
     waits: Arc<Histogram>,
     pub(crate) shares: ConnectionShares,
+    owners: Arc<OrgOwners>,
 }
 
 #[derive(Clone)]
@@ -106,13 +108,31 @@ impl Dialect {
 
 impl Db {
     pub(crate) fn new(pool: Pool) -> Self {
+        Self::sharing_by(Arc::default(), pool)
+    }
+
+    /// A database whose connections are shared between these owners.
+    fn sharing_by(owners: Arc<OrgOwners>, pool: Pool) -> Self {
         let shares = match &pool {
             Pool::Sqlite { read, .. } => {
-                ConnectionShares::of_sqlite(read.pool.options().get_max_connections())
+                ConnectionShares::of_sqlite(read.pool.options().get_max_connections(), &owners)
             }
-            Pool::Postgres(pool) => ConnectionShares::of_postgres(pool.options().get_max_connections()),
+            Pool::Postgres(pool) => {
+                ConnectionShares::of_postgres(pool.options().get_max_connections(), &owners)
+            }
         };
-        Self { pool, faults: Faults::default(), waits: Arc::new(Histogram::new(&WAIT_BUCKETS)), shares }
+        let waits = Arc::new(Histogram::new(&WAIT_BUCKETS));
+        Self { pool, faults: Faults::default(), waits, shares, owners }
+    }
+
+    /// Another handle to a database that belongs to this one.
+    fn beside(&self, pool: Pool) -> Self {
+        Self::sharing_by(Arc::clone(&self.owners), pool)
+    }
+
+    /// Who owns the organizations, as far as they were loaded. All handles to the databases of a process have the same.
+    pub fn owners(&self) -> &Arc<OrgOwners> {
+        &self.owners
     }
 
     /// The faults that tests inject into this database.
@@ -142,13 +162,13 @@ impl Db {
     /// delays other writes. On PostgreSQL it is the same database.
     pub async fn open_logs(&self) -> Result<Self, StoreError> {
         match &self.pool {
-            Pool::Postgres(pool) => Ok(Self::new(Pool::Postgres(pool.clone()))),
+            Pool::Postgres(pool) => Ok(self.beside(Pool::Postgres(pool.clone()))),
             Pool::Sqlite { write, .. } => {
                 let state = write.connect_options();
                 let file = state.get_filename().with_extension("logs.db");
                 // Synced at checkpoints only: a power cut may lose the latest rows, but never damages the file.
                 let options = sqlite_options(&file).synchronous(SqliteSynchronous::Normal);
-                open_sqlite(options, STATEMENT_TIMEOUT).await.map(Db::new)
+                open_sqlite(options, STATEMENT_TIMEOUT).await.map(|pool| self.beside(pool))
             }
         }
     }
@@ -161,13 +181,13 @@ impl Db {
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
                 let pool = Pool::Postgres(postgres_pool(connections).connect_lazy_with(options));
-                Self { faults: self.faults.clone(), ..Self::new(pool) }
+                Self { faults: self.faults.clone(), ..self.beside(pool) }
             }
             Pool::Sqlite { write, .. } => {
                 let options = (*write.connect_options()).clone();
                 let read = SqliteReaders::new(options, RESERVED_READERS, Some(STATEMENT_TIMEOUT));
                 let pool = Pool::Sqlite { write: write.clone(), read };
-                Self { faults: self.faults.clone(), shares: self.shares.clone(), ..Self::new(pool) }
+                Self { faults: self.faults.clone(), shares: self.shares.clone(), ..self.beside(pool) }
             }
         }
     }
@@ -198,14 +218,14 @@ impl Db {
         match &self.pool {
             Pool::Postgres(pool) => {
                 let options = (*pool.connect_options()).clone();
-                Self::new(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)))
+                self.beside(Pool::Postgres(postgres_pool(connections).connect_lazy_with(options)))
             }
             Pool::Sqlite { write, .. } => {
                 let options = (*write.connect_options()).clone();
                 let write = sqlite_writer().connect_lazy_with(options.clone());
                 // Without a limit: a thread of low priority may take long for a short query.
                 let read = SqliteReaders::new(options, SQLITE_READERS, None);
-                Self { shares: self.shares.clone(), ..Self::new(Pool::Sqlite { write, read }) }
+                Self { shares: self.shares.clone(), ..self.beside(Pool::Sqlite { write, read }) }
             }
         }
     }
@@ -352,6 +372,26 @@ impl Db {
         self.opt("SELECT 1 AS one", Vec::new()).await.map(|_| ())
     }
 
+    /// Checks that the database answers, over a connection of its own: those of the pool may all be in use. A refusal is
+    /// an answer too, unless it says that the database is starting or stopping, or that a proxy does not reach it.
+    pub async fn reach(&self) -> Result<(), StoreError> {
+        let Pool::Postgres(pool) = &self.pool else { return self.ping().await };
+        self.faults.before(DbCall::Read).await?;
+        let options = pool.connect_options();
+        let asked: Result<(), sqlx::Error> = async {
+            let mut connection = PgConnection::connect_with(&options).await?;
+            connection.execute("SELECT 1").await?;
+            // Dropped without a graceful close, which could block.
+            Ok(())
+        }
+        .await;
+        let is_gone = |code: &str| code.starts_with("08") || code.starts_with("57");
+        match asked {
+            Err(sqlx::Error::Database(error)) if error.code().is_none_or(|code| !is_gone(&code)) => Ok(()),
+            asked => asked.map_err(StoreError::from),
+        }
+    }
+
     pub async fn close(&self) {
         match &self.pool {
             Pool::Sqlite { write, read, .. } => {
@@ -369,7 +409,7 @@ pub(crate) async fn with_timeout<T>(
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(STATEMENT_TIMEOUT, work).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(StoreError::Unavailable("the statement timed out".into())),
+        Err(_) => Err(StoreError::timed_out("the statement took too long")),
     }
 }
 

@@ -30,6 +30,21 @@ pub enum StoreError {
     Other(String),
 }
 
+/// What the message begins with when a caller waited for the database, or for others who use it, and gave up.
+const TIMED_OUT: &str = "timed out";
+
+impl StoreError {
+    pub(crate) fn timed_out(what: &str) -> Self {
+        Self::Unavailable(format!("{TIMED_OUT}: {what}"))
+    }
+
+    /// A caller gave up waiting. The database may be gone, but it may also only be slow, or busy with others: unlike
+    /// other kinds of `Unavailable` this one does not tell.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Unavailable(why) if why.starts_with(TIMED_OUT))
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::error::ErrorKind;
@@ -37,6 +52,9 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Database(db) => match db.kind() {
                 ErrorKind::UniqueViolation => StoreError::Duplicate,
                 ErrorKind::ForeignKeyViolation => StoreError::MissingReference,
+                _ if db.code().is_some_and(|code| is_wait_for_others(&code)) => {
+                    StoreError::timed_out(db.message())
+                }
                 _ if db.code().is_some_and(|code| is_condition_of_the_database(&code)) => {
                     StoreError::Unavailable(db.message().to_owned())
                 }
@@ -49,9 +67,9 @@ impl From<sqlx::Error> for StoreError {
                 }
                 _ => StoreError::Other(db.message().to_owned()),
             },
+            sqlx::Error::PoolTimedOut => StoreError::timed_out("no connection to the database was free"),
             sqlx::Error::Io(_)
             | sqlx::Error::Protocol(_)
-            | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::Tls(_) => StoreError::Unavailable(error.to_string()),
@@ -63,6 +81,12 @@ impl From<sqlx::Error> for StoreError {
 /// The codes of PostgreSQL have five characters, those of SQLite fewer.
 fn is_postgres(code: Option<&str>) -> bool {
     code.is_some_and(|code| code.len() == 5)
+}
+
+/// Whether PostgreSQL gave up a statement because it took too long or because of others: a time-out of the statement or
+/// of a lock, a deadlock, a serialization failure.
+fn is_wait_for_others(code: &str) -> bool {
+    matches!(code, "57014" | "55P03" | "40P01" | "40001")
 }
 
 /// Whether an error code tells of the database and not of the statement or its data: the same statement may succeed
@@ -83,7 +107,7 @@ fn is_condition_of_the_database(code: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_condition_of_the_database;
+    use super::{StoreError, is_condition_of_the_database, is_wait_for_others};
 
     #[test]
     fn conditions_of_the_database_are_distinguished_from_errors_of_the_data() {
@@ -94,6 +118,24 @@ mod tests {
         // SQLite: ERROR, TOOBIG, CONSTRAINT_CHECK, MISMATCH. PostgreSQL: NUL in text, number out of range, check.
         for code in ["1", "18", "275", "20", "22021", "22003", "23514", "42P01", "P0001"] {
             assert!(!is_condition_of_the_database(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_wait_that_was_given_up_is_not_an_outage() {
+        assert!(StoreError::from(sqlx::Error::PoolTimedOut).is_timeout());
+        assert!(StoreError::timed_out("the statement took too long").is_timeout());
+        let closed = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        for gone in [sqlx::Error::Io(closed), sqlx::Error::PoolClosed] {
+            let error = StoreError::from(gone);
+            assert!(matches!(error, StoreError::Unavailable(_)) && !error.is_timeout(), "{error}");
+        }
+        assert!(!StoreError::Other("timed out: not of the database".into()).is_timeout());
+        for code in ["57014", "55P03", "40P01", "40001"] {
+            assert!(is_wait_for_others(code) && is_condition_of_the_database(code), "{code}");
+        }
+        for code in ["53100", "57P01", "08006", "25006", "5"] {
+            assert!(!is_wait_for_others(code), "{code}");
         }
     }
 }

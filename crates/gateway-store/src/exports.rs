@@ -21,7 +21,7 @@ pub use enqueue::{
 };
 pub use queue::{
     BatchResult, ExportClaim, FailedBatch, QueuedContent, QueuedItem, claim, discard_queue, list_due, queued,
-    record_batch, record_failure, release, release_all, renew, sweep,
+    record_batch, record_failure, release, release_all, renew, sweep, sweep_expired,
 };
 
 table! {

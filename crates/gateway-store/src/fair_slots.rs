@@ -1,5 +1,5 @@
-//! Slots for concurrent work that organizations share fairly: each has a maximum of its own, and those that wait take
-//! turns.
+//! Slots for concurrent work that organizations share fairly: each has a maximum of its own, and so have all of one owner
+//! together. Owners that wait take turns, and so do the organizations of each.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gateway_core::fair_queue::FairQueue;
-use gateway_core::ids::OrgId;
+use gateway_core::fair_groups::{FairGroups, QueueLimits};
+use gateway_core::ids::{OrgId, OwnerId};
 use tokio::sync::oneshot;
+
+use crate::org_owners::OrgOwners;
 
 /// Waiting callers of all organizations together.
 const MAX_WAITING: usize = 10_000;
+/// The organizations of one owner leave half of the places to wait to others.
+const MAX_WAITING_PER_OWNER: usize = MAX_WAITING / 2;
 
 /// The organization has too many callers waiting, or the caller waited too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +32,16 @@ pub struct SlotLimits {
     pub waiting_per_org: usize,
 }
 
+impl SlotLimits {
+    /// The organizations of one owner leave a quarter of the slots to others, unless one organization may have more.
+    fn per_owner(self) -> usize {
+        self.per_org.max(self.slots - self.slots.div_ceil(4))
+    }
+}
+
 pub struct FairSlots<K: Key = OrgId> {
     limits: SlotLimits,
+    owners: Arc<OrgOwners>,
     state: Mutex<State<K>>,
     granted: AtomicU64,
     refused: AtomicU64,
@@ -39,13 +51,29 @@ pub struct FairSlots<K: Key = OrgId> {
 struct State<K: Key> {
     free: usize,
     in_use: HashMap<K, usize>,
-    waiting: FairQueue<K, oneshot::Sender<Slot<K>>>,
+    in_use_by_owner: HashMap<Owner, usize>,
+    waiting: FairGroups<Owner, K, oneshot::Sender<Slot<K>>>,
 }
 
-/// What takes turns.
-pub trait Key: Copy + Eq + Hash {}
+/// None for the gateway itself.
+type Owner = Option<OwnerId>;
 
-impl<K: Copy + Eq + Hash> Key for K {}
+/// What takes turns within its owner's.
+pub trait Key: Copy + Eq + Hash {
+    fn owner(self, owners: &OrgOwners) -> Owner;
+}
+
+impl Key for OrgId {
+    fn owner(self, owners: &OrgOwners) -> Owner {
+        Some(owners.of(self))
+    }
+}
+
+impl Key for Option<OrgId> {
+    fn owner(self, owners: &OrgOwners) -> Owner {
+        self.map(|org| owners.of(org))
+    }
+}
 
 /// Counts for metrics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -60,16 +88,25 @@ pub struct SlotStats {
 pub struct Slot<K: Key = OrgId> {
     slots: Arc<FairSlots<K>>,
     org: K,
+    /// When the slot was taken: the owner of the organization may change meanwhile.
+    owner: Owner,
 }
 
 impl<K: Key> FairSlots<K> {
-    pub fn new(limits: SlotLimits) -> Arc<Self> {
+    pub fn new(limits: SlotLimits, owners: &Arc<OrgOwners>) -> Arc<Self> {
+        let waiting = QueueLimits {
+            per_key: limits.waiting_per_org,
+            per_group: limits.waiting_per_org.max(MAX_WAITING_PER_OWNER),
+            all: MAX_WAITING,
+        };
         Arc::new(Self {
             limits,
+            owners: Arc::clone(owners),
             state: Mutex::new(State {
                 free: limits.slots,
                 in_use: HashMap::new(),
-                waiting: FairQueue::new(limits.waiting_per_org, MAX_WAITING),
+                in_use_by_owner: HashMap::new(),
+                waiting: FairGroups::new(waiting),
             }),
             granted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -114,41 +151,44 @@ impl<K: Key> FairSlots<K> {
         self: &Arc<Self>,
         org: K,
     ) -> Result<Result<Slot<K>, oneshot::Receiver<Slot<K>>>, Overloaded> {
+        let owner = org.owner(&self.owners);
         let mut state = self.lock();
-        if state.free > 0 && state.has_share(org, self.limits.per_org) {
-            return Ok(Ok(self.take(&mut state, org)));
+        if state.free > 0
+            && has_share(&state.in_use, org, self.limits.per_org)
+            && has_share(&state.in_use_by_owner, owner, self.limits.per_owner())
+        {
+            return Ok(Ok(self.take(&mut state, org, owner)));
         }
         let (sender, receiver) = oneshot::channel();
-        if let Err(sender) = state.waiting.push(org, sender) {
+        if let Err(sender) = state.waiting.push(owner, org, sender) {
             // Callers that went away take no place.
             state.waiting.retain(|waiting| !waiting.is_closed());
-            state.waiting.push(org, sender).map_err(|_| Overloaded)?;
+            state.waiting.push(owner, org, sender).map_err(|_| Overloaded)?;
         }
         Ok(Err(receiver))
     }
 
-    fn take(self: &Arc<Self>, state: &mut State<K>, org: K) -> Slot<K> {
+    fn take(self: &Arc<Self>, state: &mut State<K>, org: K, owner: Owner) -> Slot<K> {
         state.free -= 1;
         *state.in_use.entry(org).or_default() += 1;
-        Slot { slots: Arc::clone(self), org }
+        *state.in_use_by_owner.entry(owner).or_default() += 1;
+        Slot { slots: Arc::clone(self), org, owner }
     }
 
-    fn release(self: &Arc<Self>, org: K) {
+    fn release(self: &Arc<Self>, org: K, owner: Owner) {
         let mut state = self.lock();
         state.free += 1;
-        if let Some(in_use) = state.in_use.get_mut(&org) {
-            *in_use -= 1;
-            if *in_use == 0 {
-                state.in_use.remove(&org);
-            }
-        }
+        give_back(&mut state.in_use, org);
+        give_back(&mut state.in_use_by_owner, owner);
         let mut grants = Vec::new();
         while state.free > 0 {
-            let State { in_use, waiting, .. } = &mut *state;
-            let has_share = |org| in_use.get(&org).is_none_or(|used| *used < self.limits.per_org);
-            let Some((org, sender)) = waiting.pop(has_share) else { break };
+            let State { in_use, in_use_by_owner, waiting, .. } = &mut *state;
+            let (per_org, per_owner) = (self.limits.per_org, self.limits.per_owner());
+            let may_take =
+                |owner, org| has_share(in_use, org, per_org) && has_share(in_use_by_owner, owner, per_owner);
+            let Some((owner, org, sender)) = waiting.pop(may_take) else { break };
             if !sender.is_closed() {
-                grants.push((sender, self.take(&mut state, org)));
+                grants.push((sender, self.take(&mut state, org, owner)));
             }
         }
         drop(state);
@@ -163,15 +203,22 @@ impl<K: Key> FairSlots<K> {
     }
 }
 
-impl<K: Key> State<K> {
-    fn has_share(&self, org: K, per_org: usize) -> bool {
-        self.in_use.get(&org).is_none_or(|used| *used < per_org)
+fn has_share<K: Copy + Eq + Hash>(in_use: &HashMap<K, usize>, key: K, limit: usize) -> bool {
+    in_use.get(&key).is_none_or(|used| *used < limit)
+}
+
+fn give_back<K: Copy + Eq + Hash>(in_use: &mut HashMap<K, usize>, key: K) {
+    if let Some(used) = in_use.get_mut(&key) {
+        *used -= 1;
+        if *used == 0 {
+            in_use.remove(&key);
+        }
     }
 }
 
 impl<K: Key> Drop for Slot<K> {
     fn drop(&mut self) {
-        self.slots.release(self.org);
+        self.slots.release(self.org, self.owner);
     }
 }
 
@@ -180,6 +227,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::future::poll_immediate;
+    use gateway_core::ids::UserId;
 
     use super::*;
 
@@ -188,7 +236,50 @@ mod tests {
     }
 
     fn slots(slots: usize, per_org: usize, waiting_per_org: usize) -> Arc<FairSlots> {
-        FairSlots::new(SlotLimits { slots, per_org, waiting_per_org })
+        FairSlots::new(SlotLimits { slots, per_org, waiting_per_org }, &Arc::default())
+    }
+
+    /// Slots, and the organizations with these numbers are of one owner.
+    fn slots_of_one_owner(slots: usize, per_org: usize, orgs: std::ops::Range<u128>) -> Arc<FairSlots> {
+        let owners = OrgOwners::default();
+        orgs.for_each(|number| owners.set(org(number), UserId(uuid::Uuid::max())));
+        FairSlots::new(SlotLimits { slots, per_org, waiting_per_org: 10 }, &Arc::new(owners))
+    }
+
+    #[tokio::test]
+    async fn an_account_with_many_organizations_leaves_slots_to_others() {
+        let slots = slots_of_one_owner(8, 2, 1..101);
+        let mut held = Vec::new();
+        for number in 1..101 {
+            held.extend(poll_immediate(Box::pin(slots.acquire(org(number), None))).await);
+        }
+        assert!(held.len() == 6 && held.iter().all(Result::is_ok), "{}", held.len());
+        let others = [slots.acquire(org(200), None).await, slots.acquire(org(201), None).await];
+        assert!(others.iter().all(Result::is_ok));
+        drop(others);
+        held.clear();
+        let state = slots.lock();
+        assert!(state.in_use_by_owner.is_empty() && state.in_use.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_account_with_many_organizations_has_one_turn() {
+        let slots = slots_of_one_owner(1, 1, 1..51);
+        let held = slots.acquire(org(200), None).await.unwrap();
+        let mut flood: Vec<_> = (1..51).map(|number| Box::pin(slots.acquire(org(number), None))).collect();
+        for waiting in &mut flood {
+            assert!(poll_immediate(waiting).await.is_none());
+        }
+        let mut other = pin!(slots.acquire(org(201), None));
+        assert!(poll_immediate(&mut other).await.is_none());
+        drop(held);
+        let Some(Ok(first)) = poll_immediate(&mut flood[0]).await else { panic!("the first one waits") };
+        drop(first);
+        let Some(Ok(second)) = poll_immediate(&mut other).await else { panic!("49 others are first") };
+        drop(second);
+        // The organizations of the account take turns too.
+        assert!(poll_immediate(&mut flood[2]).await.is_none());
+        assert!(matches!(poll_immediate(&mut flood[1]).await, Some(Ok(_))));
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use sqlx::AssertSqlSafe;
 use crate::accounts::TEAM_OF_MEMBER;
 use crate::db::Dialect;
 use crate::page::{Page, Paged};
-use crate::row::args;
+use crate::row::{Arg, args};
 use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
@@ -59,6 +59,12 @@ pub async fn list(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Key>, StoreE
 
 pub async fn find(db: &Db, org: OrgId, id: KeyId) -> Result<Option<Key>, StoreError> {
     let row = db.opt(Key::select("org_id = $1 AND id = $2"), args![org, id]).await?;
+    table::read_opt(row.as_ref())
+}
+
+/// Reads the key inside a transaction. `find_for_update` locks it.
+pub async fn find_in_tx(tx: &mut Tx, org: OrgId, id: KeyId) -> Result<Option<Key>, StoreError> {
+    let row = tx.opt(Key::select("org_id = $1 AND id = $2"), args![org, id]).await?;
     table::read_opt(row.as_ref())
 }
 
@@ -163,19 +169,28 @@ pub struct KeyAccess {
     pub team_id: Option<TeamId>,
 }
 
+pub async fn find_access(db: &Db, hash: KeyHash) -> Result<Option<KeyAccess>, StoreError> {
+    read_access(db, "k.hash = $1", args![hash]).await
+}
+
+/// What its calls count for, of a key that is known by its id.
+pub async fn find_access_by_id(db: &Db, org: OrgId, id: KeyId) -> Result<Option<KeyAccess>, StoreError> {
+    read_access(db, "k.org_id = $1 AND k.id = $2", args![org, id]).await
+}
+
 /// The team is that of the application. A key with the rights of a member or less counts for the team of the member who
 /// made it, directly or by another key, unless its application has a team: a new key is no way around a team's budget.
-pub async fn find_access(db: &Db, hash: KeyHash) -> Result<Option<KeyAccess>, StoreError> {
+async fn read_access(db: &Db, is_it: &str, args: Vec<Arg>) -> Result<Option<KeyAccess>, StoreError> {
     let sql = format!(
-        "WITH RECURSIVE made (id, by) AS (SELECT k.id, k.created_by FROM api_keys k WHERE k.hash = $1 UNION \
+        "WITH RECURSIVE made (id, by) AS (SELECT k.id, k.created_by FROM api_keys k WHERE {is_it} UNION \
          SELECT p.id, p.created_by FROM api_keys p JOIN made ON p.id = made.by) \
          SELECT {}, COALESCE(a.team_id, (SELECT ({TEAM_OF_MEMBER}) FROM memberships m \
          WHERE k.role IN ('member', 'viewer') AND m.org_id = k.org_id \
          AND m.user_id IN (SELECT by FROM made) LIMIT 1)) AS team_id \
-         FROM api_keys k LEFT JOIN apps a ON a.id = k.app_id WHERE k.hash = $1",
+         FROM api_keys k LEFT JOIN apps a ON a.id = k.app_id WHERE {is_it}",
         Key::columns("k.")
     );
-    let row = db.opt(AssertSqlSafe(sql), args![hash]).await?;
+    let row = db.opt(AssertSqlSafe(sql), args).await?;
     row.map(|row| Ok(KeyAccess { key: Key::from_row(&row)?, team_id: row.get("team_id")? })).transpose()
 }
 

@@ -112,6 +112,11 @@ pub async fn find_for_update(
 ) -> Result<Option<StoredLimit>, StoreError> {
     tx.exec("UPDATE limits SET created_at = created_at WHERE org_id = $1 AND id = $2", args![org, id])
         .await?;
+    find_in_tx(tx, org, id).await
+}
+
+/// Reads the limit inside a transaction. `find_for_update` locks it.
+pub async fn find_in_tx(tx: &mut Tx, org: OrgId, id: LimitId) -> Result<Option<StoredLimit>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM limits WHERE org_id = $1 AND id = $2");
     let row = tx.opt(AssertSqlSafe(sql), args![org, id]).await?;
     let Some(mut limit) = row.as_ref().map(read).transpose()? else { return Ok(None) };

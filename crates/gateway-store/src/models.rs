@@ -1,5 +1,5 @@
 //! Named models and their versions. A version never changes. Version numbers have no gaps, because `next_version` locks
-//! the model until the new version is committed.
+//! the model until the new version is committed. `versioned` deletes models.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,10 @@ pub async fn insert(tx: &mut Tx, org: OrgId, model: &StoredModel) -> Result<(), 
 /// version before that; none when it does not exist.
 pub async fn next_version(tx: &mut Tx, org: OrgId, id: ModelId) -> Result<Option<StoredModel>, StoreError> {
     let locked = tx
-        .exec("UPDATE models SET version = version + 1 WHERE org_id = $1 AND id = $2", args![org, id])
+        .exec(
+            "UPDATE models SET version = version + 1 WHERE org_id = $1 AND id = $2 AND version > 0",
+            args![org, id],
+        )
         .await?;
     if locked == 0 {
         return Ok(None);
@@ -65,12 +68,6 @@ pub async fn insert_version(tx: &mut Tx, model: &StoredModel) -> Result<(), Stor
     .map(|_| ())
 }
 
-/// Deletes a model and all its versions. False when it does not exist.
-pub async fn delete(tx: &mut Tx, org: OrgId, id: ModelId) -> Result<bool, StoreError> {
-    let deleted = tx.exec("DELETE FROM models WHERE org_id = $1 AND id = $2", args![org, id]).await?;
-    Ok(deleted == 1)
-}
-
 const COLUMNS: &str =
     "m.id, m.name, v.version, v.definition, v.created_by, m.created_at, v.created_at AS updated_at";
 
@@ -83,7 +80,7 @@ pub async fn find(
 ) -> Result<Option<StoredModel>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM models m JOIN model_versions v ON v.model_id = m.id \
-         AND v.version = COALESCE($3, m.version) WHERE m.org_id = $1 AND (m.name = $2 OR m.id = $2) \
+         AND v.version = COALESCE($3, m.version) WHERE m.org_id = $1 AND (m.name = $2 OR m.id = $2) AND m.version > 0 \
          ORDER BY CASE WHEN m.name = $2 THEN 0 ELSE 1 END LIMIT 1"
     );
     let row = db.opt(AssertSqlSafe(sql), args![org, name, version]).await?;

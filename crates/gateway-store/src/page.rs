@@ -25,14 +25,24 @@ impl Page {
 
     /// The page with fewer rows if they are large, but with one at least. `sizes`: the `size` of each row, in their order.
     pub(crate) fn bounded(&self, sizes: &[Row]) -> Result<Self, StoreError> {
+        self.bounded_within(sizes, |_| Ok(()))
+    }
+
+    /// The same if there is room for the rows: `take_room` is given their bytes before they are read.
+    pub(crate) fn bounded_within<E: From<StoreError>>(
+        &self,
+        sizes: &[Row],
+        take_room: impl FnOnce(i64) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let (mut limit, mut bytes) = (0, 0_i64);
         for row in sizes {
-            bytes = bytes.saturating_add(row.get("size")?);
-            if limit > 0 && bytes > MAX_BYTES {
+            let with_this = bytes.saturating_add(row.get("size")?);
+            if limit > 0 && with_this > MAX_BYTES {
                 break;
             }
-            limit += 1;
+            (limit, bytes) = (limit + 1, with_this);
         }
+        take_room(bytes)?;
         Ok(Self { limit, before: self.before.clone() })
     }
 

@@ -4,6 +4,7 @@ use gateway_core::ids::{OrgId, PlayId};
 use gateway_core::json::SharedJson;
 use gateway_core::time::Timestamp;
 use serde_json::Value;
+use sqlx::AssertSqlSafe;
 
 use crate::page::{Page, Paged};
 use crate::row::args;
@@ -67,17 +68,25 @@ pub async fn insert(tx: &mut Tx, org: OrgId, owner: &str, run: &PlaygroundRun) -
     .map(|_| ())
 }
 
-/// The successful runs, newest first. A page has fewer than its limit if the runs are large.
-pub async fn list(db: &Db, org: OrgId, owner: &str, page: &Page) -> Result<Paged<PlaygroundRun>, StoreError> {
-    let sizes = db
-        .all(
-            "SELECT CAST(LENGTH(messages) + LENGTH(params) + LENGTH(output) + COALESCE(LENGTH(tool_calls), 0) AS BIGINT) AS size \
-             FROM playground_runs WHERE org_id = $1 AND owner = $2 AND error IS NULL AND ($3 IS NULL OR id < $3) \
-             ORDER BY id DESC LIMIT $4",
-            args![org, owner, page.before.clone(), page.limit],
-        )
-        .await?;
-    let page = page.bounded(&sizes)?;
+/// The bytes of a run.
+const BYTES: &str = "OCTET_LENGTH(messages) + OCTET_LENGTH(params) + OCTET_LENGTH(output) \
+                     + COALESCE(OCTET_LENGTH(tool_calls), 0)";
+
+/// The successful runs, newest first, if there is room for their bytes. A page has fewer than its limit if the runs are
+/// large.
+pub async fn list<E: From<StoreError>>(
+    db: &Db,
+    org: OrgId,
+    owner: &str,
+    page: &Page,
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<PlaygroundRun>, E> {
+    let sizes = format!(
+        "SELECT CAST({BYTES} AS BIGINT) AS size FROM playground_runs WHERE org_id = $1 AND owner = $2 \
+         AND error IS NULL AND ($3 IS NULL OR id < $3) ORDER BY id DESC LIMIT $4"
+    );
+    let values = args![org, owner, page.before.clone(), page.limit];
+    let page = page.bounded_within(&db.all(AssertSqlSafe(sizes), values).await?, take_room)?;
     let sql = PlaygroundRun::select(
         "org_id = $1 AND owner = $2 AND error IS NULL AND ($3 IS NULL OR id < $3) ORDER BY id DESC LIMIT $4",
     );
@@ -90,13 +99,20 @@ pub async fn find(db: &Db, org: OrgId, owner: &str, id: PlayId) -> Result<Option
     table::read_opt(db.opt(sql, args![org, owner, id]).await?.as_ref())
 }
 
-/// The runs of a comparison in the requested order; empty when it does not exist.
-pub async fn list_comparison(
+/// The runs of a comparison in the requested order, if there is room for their bytes; empty when it does not exist.
+pub async fn list_comparison<E: From<StoreError>>(
     db: &Db,
     org: OrgId,
     owner: &str,
     id: PlayId,
-) -> Result<Vec<PlaygroundRun>, StoreError> {
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Vec<PlaygroundRun>, E> {
+    let size = format!(
+        "SELECT CAST(COALESCE(SUM({BYTES}), 0) AS BIGINT) AS size FROM playground_runs \
+         WHERE org_id = $1 AND owner = $2 AND comparison_id = $3"
+    );
+    let size = db.opt(AssertSqlSafe(size), args![org, owner, id]).await?;
+    take_room(size.map_or(Ok(0), |row| row.get("size"))?)?;
     let sql = PlaygroundRun::select("org_id = $1 AND owner = $2 AND comparison_id = $3 ORDER BY position");
-    table::read_all(&db.all(sql, args![org, owner, id]).await?)
+    Ok(table::read_all(&db.all(sql, args![org, owner, id]).await?)?)
 }

@@ -1,5 +1,5 @@
 //! Prompts and their versions. A version never changes. Version numbers have no gaps, because `next_version` locks the
-//! prompt until the new version is committed. Labels, in `labels`, point to versions.
+//! prompt until the new version is committed. Labels, in `labels`, point to versions. `versioned` deletes prompts.
 
 mod labels;
 
@@ -105,17 +105,6 @@ pub async fn insert_version(tx: &mut Tx, prompt: PromptId, new: &NewVersion<'_>)
     .map(|_| ())
 }
 
-/// Deletes a prompt and all its versions. False when it does not exist.
-pub async fn delete(tx: &mut Tx, org: OrgId, name: PromptName<'_>) -> Result<bool, StoreError> {
-    let deleted = tx
-        .exec(
-            "DELETE FROM prompts WHERE org_id = $1 AND namespace = $2 AND slug = $3",
-            args![org, name.namespace, name.slug],
-        )
-        .await?;
-    Ok(deleted == 1)
-}
-
 const COLUMNS: &str = "p.id, p.namespace, p.slug, v.version, v.content, v.created_by, p.created_at, \
     v.created_at AS updated_at, (SELECT string_agg(a.name || ':' || CAST(a.version AS TEXT), ',') \
     FROM prompt_labels a WHERE a.prompt_id = p.id) AS labels";
@@ -147,20 +136,29 @@ pub async fn find(
     row.as_ref().map(read).transpose()
 }
 
-/// Every prompt in its latest version, newest first.
-pub async fn list(
+/// The bytes of a version.
+const SIZE: &str = "CAST(OCTET_LENGTH(v.content) AS BIGINT) AS size";
+
+/// Every prompt in its latest version, newest first, if there is room for their bytes. A page has fewer than its limit if
+/// the prompts are large.
+pub async fn list<E: From<StoreError>>(
     db: &Db,
     org: OrgId,
     namespace: Option<&str>,
     page: &Page,
-) -> Result<Paged<Prompt>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id AND v.version = p.version \
-         WHERE p.org_id = $1 AND ($2 IS NULL OR p.namespace = $2) AND ($3 IS NULL OR p.id < $3) \
-         ORDER BY p.id DESC LIMIT $4"
-    );
-    let rows = db.all(AssertSqlSafe(sql), args![org, namespace, page.before.clone(), page.fetch()]).await?;
-    let prompts = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<Prompt>, E> {
+    let select = |columns: &str| {
+        AssertSqlSafe(format!(
+            "SELECT {columns} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id AND v.version = p.version \
+             WHERE p.org_id = $1 AND ($2 IS NULL OR p.namespace = $2) AND ($3 IS NULL OR p.id < $3) \
+             ORDER BY p.id DESC LIMIT $4"
+        ))
+    };
+    let values = |limit: i64| args![org, namespace, page.before.clone(), limit];
+    let page = page.bounded_within(&db.all(select(SIZE), values(page.limit)).await?, take_room)?;
+    let rows = db.all(select(COLUMNS), values(page.fetch())).await?;
+    let prompts = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(prompts, |prompt| prompt.id.to_string()))
 }
 
@@ -168,7 +166,8 @@ pub async fn list(
 pub async fn list_heads(db: &Db, org: OrgId, limit: i64) -> Result<Vec<PromptHead>, StoreError> {
     let rows = db
         .all(
-            "SELECT id, namespace, slug, version FROM prompts WHERE org_id = $1 ORDER BY namespace, slug LIMIT $2",
+            "SELECT id, namespace, slug, version FROM prompts WHERE org_id = $1 AND version > 0 \
+             ORDER BY namespace, slug LIMIT $2",
             args![org, limit],
         )
         .await?;
@@ -183,22 +182,27 @@ pub async fn list_heads(db: &Db, org: OrgId, limit: i64) -> Result<Vec<PromptHea
     rows.iter().map(read).collect()
 }
 
-/// The versions of a prompt, newest first; the cursor is a number. Empty when the prompt does not exist.
-pub async fn list_versions(
+/// The versions of a prompt, newest first, if there is room for their bytes; the cursor is a number. Empty when the prompt
+/// does not exist. A page has fewer than its limit if the versions are large.
+pub async fn list_versions<E: From<StoreError>>(
     db: &Db,
     org: OrgId,
     name: PromptName<'_>,
     page: &Page,
-) -> Result<Paged<Prompt>, StoreError> {
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<Prompt>, E> {
+    let select = |columns: &str| {
+        AssertSqlSafe(format!(
+            "SELECT {columns} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \
+             WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3 AND ($4 IS NULL OR v.version < $4) \
+             ORDER BY v.version DESC LIMIT $5"
+        ))
+    };
     let before = page.number_cursor();
-    let sql = format!(
-        "SELECT {COLUMNS} FROM prompts p JOIN prompt_versions v ON v.prompt_id = p.id \
-         WHERE p.org_id = $1 AND p.namespace = $2 AND p.slug = $3 AND ($4 IS NULL OR v.version < $4) \
-         ORDER BY v.version DESC LIMIT $5"
-    );
-    let rows =
-        db.all(AssertSqlSafe(sql), args![org, name.namespace, name.slug, before, page.fetch()]).await?;
-    let versions = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let values = |limit: i64| args![org, name.namespace, name.slug, before, limit];
+    let page = page.bounded_within(&db.all(select(SIZE), values(page.limit)).await?, take_room)?;
+    let rows = db.all(select(COLUMNS), values(page.fetch())).await?;
+    let versions = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(versions, |prompt| prompt.version.to_string()))
 }
 

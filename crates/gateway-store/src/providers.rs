@@ -74,6 +74,12 @@ pub async fn list_page(db: &Db, org: OrgId, page: &Page) -> Result<Paged<Provide
     Ok(page.cut(providers, |provider| Page::encode_time_cursor(provider.created_at, &provider.name)))
 }
 
+/// Reads the credential inside a transaction. `find_for_update` locks it.
+pub async fn find_in_tx(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
+    let row = tx.opt(Provider::select("org_id = $1 AND name = $2"), args![org, name]).await?;
+    table::read_opt(row.as_ref())
+}
+
 /// Locks the credential until the transaction ends, so that concurrent changes do not overwrite each other.
 pub async fn find_for_update(tx: &mut Tx, org: OrgId, name: &str) -> Result<Option<Provider>, StoreError> {
     let row = tx.opt(Provider::select_for_update("org_id = $1 AND name = $2"), args![org, name]).await?;

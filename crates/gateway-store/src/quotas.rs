@@ -32,16 +32,17 @@ fn count_sql(quota: Quota) -> Option<&'static str> {
              AND (expires_at IS NULL OR expires_at > $2)"
         }
         Quota::Providers => "SELECT COUNT(*) AS n FROM provider_credentials WHERE org_id = $1",
-        Quota::Prompts => "SELECT COUNT(*) AS n FROM prompts WHERE org_id = $1",
+        // Those of version 0 are being deleted.
+        Quota::Prompts => "SELECT COUNT(*) AS n FROM prompts WHERE org_id = $1 AND version > 0",
         Quota::Datasets => "SELECT COUNT(*) AS n FROM datasets WHERE org_id = $1",
         Quota::Webhooks => "SELECT COUNT(*) AS n FROM webhooks WHERE org_id = $1",
-        Quota::Models => "SELECT COUNT(*) AS n FROM models WHERE org_id = $1",
+        Quota::Models => "SELECT COUNT(*) AS n FROM models WHERE org_id = $1 AND version > 0",
         Quota::Teams => "SELECT COUNT(*) AS n FROM teams WHERE org_id = $1",
         Quota::Apps => "SELECT COUNT(*) AS n FROM apps WHERE org_id = $1",
         Quota::Members => "SELECT COUNT(*) AS n FROM memberships WHERE org_id = $1",
         Quota::Evals => "SELECT COUNT(*) AS n FROM evals WHERE org_id = $1",
         Quota::EvalRuns => "SELECT COUNT(*) AS n FROM eval_runs WHERE org_id = $1",
-        Quota::Skills => "SELECT COUNT(*) AS n FROM skills WHERE org_id = $1",
+        Quota::Skills => "SELECT COUNT(*) AS n FROM skills WHERE org_id = $1 AND version > 0",
         Quota::Exports | Quota::RowsPerDay | Quota::BodyBytesPerDay => return None,
     })
 }

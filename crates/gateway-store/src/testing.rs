@@ -13,12 +13,26 @@ use crate::{Db, StoreError, migrate};
 
 /// Creates an empty database on the server and returns its URL.
 pub async fn create_postgres_database(server_url: &str, name: &str) -> Result<String, StoreError> {
-    let options = PgConnectOptions::from_str(server_url)?;
-    let mut connection = options.connect().await?;
-    let quoted = format!("CREATE DATABASE \"{name}\"");
-    sqlx::raw_sql(AssertSqlSafe(quoted)).execute(&mut connection).await?;
+    on_server(server_url, format!("CREATE DATABASE \"{name}\"")).await?;
+    Ok(PgConnectOptions::from_str(server_url)?.database(name).to_url_lossy().to_string())
+}
+
+/// Copies a database to which nobody is connected, and returns the URL of the copy.
+pub async fn copy_postgres_database(server_url: &str, from: &str, to: &str) -> Result<String, StoreError> {
+    on_server(server_url, format!("CREATE DATABASE \"{to}\" TEMPLATE \"{from}\"")).await?;
+    Ok(PgConnectOptions::from_str(server_url)?.database(to).to_url_lossy().to_string())
+}
+
+/// Drops a database and ends the connections to it.
+pub async fn drop_postgres_database(server_url: &str, name: &str) -> Result<(), StoreError> {
+    on_server(server_url, format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)")).await
+}
+
+async fn on_server(server_url: &str, sql: String) -> Result<(), StoreError> {
+    let mut connection = PgConnectOptions::from_str(server_url)?.connect().await?;
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;
     connection.close().await?;
-    Ok(options.database(name).to_url_lossy().to_string())
+    Ok(())
 }
 
 /// Loads a dump made by `pg_dump` into an empty database.

@@ -12,7 +12,7 @@ use crate::db::{ACQUIRE_TIMEOUT, Dialect, PING_TIMEOUT, with_timeout};
 use crate::faults::{self, DbCall, Faults};
 use crate::postgres_connection::PostgresConnection;
 use crate::row::{Arg, List, Row, postgres_arguments, postgres_lists, sqlite_arguments};
-use crate::{StoreError, audit};
+use crate::{Db, StoreError, audit};
 
 /// A connection that a transaction has taken out of its pool.
 pub(crate) enum Connection {
@@ -32,6 +32,17 @@ pub struct Tx {
     /// How many of them were appended.
     appended: u64,
     pub(crate) faults: Faults,
+}
+
+impl Db {
+    /// Begins a transaction that only reads, all of it as of its first statement. It locks nothing, so that no change
+    /// waits for it; statements that change or lock something fail in it.
+    pub async fn begin_read(&self) -> Result<Tx, StoreError> {
+        let share = self.shares.read().await?;
+        let mut tx = self.begin_snapshot().await?;
+        tx.share = share;
+        Ok(tx)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,29 +1,35 @@
 //! Calls in progress: how many there may be in the process, and how many of them one organization may have. A call takes
 //! descriptors, memory and a connection to a provider for as long as it waits for its limits, for the provider or for
-//! its caller, so slow calls of one organization must not keep those of others out. `core::fair_share` has the rule.
+//! its caller, so slow calls of one organization must not keep those of others out, and neither must those of an account
+//! with many organizations. `core::fair_share` has the rule.
 //!
-//! Calls of the gateway itself wait for the end of others; organizations take turns. Proxied calls do not wait.
+//! Calls of the gateway itself wait for the end of others; owners and their organizations take turns. Proxied calls do not
+//! wait.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gateway_core::fair_queue::FairQueue;
+use gateway_core::fair_groups::{FairGroups, QueueLimits};
 use gateway_core::fair_share::{ShareRule, Use};
-use gateway_core::ids::OrgId;
+use gateway_core::ids::{OrgId, OwnerId};
+use gateway_store::org_owners::OrgOwners;
 use tokio::sync::oneshot;
 
-use crate::org_accounts::OrgAccounts;
+use crate::org_accounts::{OrgAccounts, OwnedOrg};
 use crate::problem::Problem;
 
-/// Calls of one organization that may wait, and of all.
+/// Calls of one organization that may wait, of those of one owner, and of all.
 const MAX_WAITING_PER_ORG: usize = 256;
+const MAX_WAITING_PER_OWNER: usize = 5_000;
 const MAX_WAITING: usize = 10_000;
 
 pub struct CallsInProgress {
     shared: Arc<Shared>,
+    owners: Arc<OrgOwners>,
     accounts: OrgAccounts<OrgCalls>,
+    of_owners: OrgAccounts<AtomicU64, OwnerId>,
 }
 
 struct Shared {
@@ -37,15 +43,18 @@ struct Shared {
 
 /// Calls that wait, and the organizations that they are of.
 struct Queue {
-    calls: FairQueue<OrgId, oneshot::Sender<CallInProgress>>,
-    orgs: HashMap<OrgId, Arc<OrgCalls>>,
+    calls: FairGroups<OwnerId, OrgId, oneshot::Sender<CallInProgress>>,
+    orgs: HashMap<OwnedOrg, Arc<OrgCalls>>,
 }
 
 /// The calls of one organization.
 pub struct OrgCalls {
     org: OrgId,
+    owner: OwnerId,
     shared: Arc<Shared>,
     running: AtomicU64,
+    /// Of all organizations of the owner.
+    of_owner: Arc<AtomicU64>,
 }
 
 /// A call in progress, until it is dropped.
@@ -66,20 +75,38 @@ impl From<TooManyCalls> for Problem {
 
 impl CallsInProgress {
     pub fn new(total: u64) -> Self {
-        let calls = FairQueue::new(MAX_WAITING_PER_ORG, MAX_WAITING);
+        let limits =
+            QueueLimits { per_key: MAX_WAITING_PER_ORG, per_group: MAX_WAITING_PER_OWNER, all: MAX_WAITING };
         let shared = Shared {
             total,
             running: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
-            queue: Mutex::new(Queue { calls, orgs: HashMap::new() }),
+            queue: Mutex::new(Queue { calls: FairGroups::new(limits), orgs: HashMap::new() }),
         };
-        Self { shared: Arc::new(shared), accounts: OrgAccounts::default() }
+        Self {
+            shared: Arc::new(shared),
+            owners: Arc::default(),
+            accounts: OrgAccounts::default(),
+            of_owners: OrgAccounts::default(),
+        }
+    }
+
+    /// The same, shared between these owners. Otherwise each organization is its own owner.
+    pub fn sharing_by(self, owners: &Arc<OrgOwners>) -> Self {
+        Self { owners: Arc::clone(owners), ..self }
     }
 
     pub fn of(&self, org: OrgId) -> Arc<OrgCalls> {
-        let open = || OrgCalls { org, shared: Arc::clone(&self.shared), running: AtomicU64::new(0) };
-        self.accounts.get(org, open)
+        let owner = self.owners.of(org);
+        let open = || OrgCalls {
+            org,
+            owner,
+            shared: Arc::clone(&self.shared),
+            running: AtomicU64::new(0),
+            of_owner: self.of_owners.get(owner, AtomicU64::default),
+        };
+        self.accounts.get((org, owner), open)
     }
 
     pub fn running(&self) -> u64 {
@@ -110,8 +137,7 @@ impl OrgCalls {
 
     fn begin_if_admitted(self: &Arc<Self>) -> Result<CallInProgress, TooManyCalls> {
         // A refused call must not disturb the others, so it is usually found before anything is added.
-        let (used, own) = (self.shared.running.load(Ordering::Relaxed), self.running.load(Ordering::Relaxed));
-        if !self.shared.admits(used, own) {
+        if !self.may_begin(Ordering::Relaxed) {
             return Err(TooManyCalls);
         }
         if self.add() {
@@ -122,11 +148,17 @@ impl OrgCalls {
         Err(TooManyCalls)
     }
 
+    fn counts(&self) -> [&AtomicU64; 3] {
+        [&self.shared.running, &self.running, &self.of_owner]
+    }
+
+    fn may_begin(&self, ordering: Ordering) -> bool {
+        self.shared.admits(self.counts().map(|count| count.load(ordering)))
+    }
+
     /// Counts a call. Returns false if it was one too many.
     fn add(&self) -> bool {
-        let used = self.shared.running.fetch_add(1, Ordering::SeqCst);
-        let own = self.running.fetch_add(1, Ordering::SeqCst);
-        let is_admitted = self.shared.admits(used, own);
+        let is_admitted = self.shared.admits(self.counts().map(|count| count.fetch_add(1, Ordering::SeqCst)));
         if !is_admitted {
             self.subtract();
         }
@@ -134,8 +166,9 @@ impl OrgCalls {
     }
 
     fn subtract(&self) {
-        self.running.fetch_sub(1, Ordering::SeqCst);
-        self.shared.running.fetch_sub(1, Ordering::SeqCst);
+        for count in self.counts() {
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     fn wait(self: &Arc<Self>) -> Result<oneshot::Receiver<CallInProgress>, TooManyCalls> {
@@ -148,8 +181,8 @@ impl OrgCalls {
 }
 
 impl Shared {
-    fn admits(&self, used: u64, own: u64) -> bool {
-        ShareRule::CALLS.admits(Use { total: self.total, used, own }, 1)
+    fn admits(&self, [used, own, of_owner]: [u64; 3]) -> bool {
+        ShareRule::CALLS.admits(Use { total: self.total, used, own, of_owner }, 1)
     }
 
     fn count_refusal(&self) {
@@ -183,13 +216,14 @@ impl Queue {
         calls: &Arc<OrgCalls>,
         sender: oneshot::Sender<CallInProgress>,
     ) -> Result<(), TooManyCalls> {
-        if let Err(sender) = self.calls.push(calls.org, sender) {
+        let (org, owner) = (calls.org, calls.owner);
+        if let Err(sender) = self.calls.push(owner, org, sender) {
             // Callers that went away take no place.
             self.calls.retain(|waiting| !waiting.is_closed());
-            self.calls.push(calls.org, sender).map_err(|_| TooManyCalls)?;
-            self.orgs.retain(|org, _| self.calls.len_of(*org) > 0);
+            self.calls.push(owner, org, sender).map_err(|_| TooManyCalls)?;
+            self.orgs.retain(|(org, owner), _| self.calls.len_of(*owner, *org) > 0);
         }
-        self.orgs.insert(calls.org, Arc::clone(calls));
+        self.orgs.insert((org, owner), Arc::clone(calls));
         Ok(())
     }
 
@@ -198,16 +232,13 @@ impl Queue {
         let mut granted = Vec::new();
         loop {
             let orgs = &self.orgs;
-            let may_begin = |org| {
-                orgs.get(&org).is_some_and(|calls: &Arc<OrgCalls>| {
-                    let used = calls.shared.running.load(Ordering::SeqCst);
-                    calls.shared.admits(used, calls.running.load(Ordering::SeqCst))
-                })
+            let may_begin = |owner, org| {
+                orgs.get(&(org, owner)).is_some_and(|calls: &Arc<OrgCalls>| calls.may_begin(Ordering::SeqCst))
             };
-            let Some((org, waiting)) = self.calls.pop(may_begin) else { return granted };
-            let calls = self.orgs.get(&org).cloned();
-            if self.calls.len_of(org) == 0 {
-                self.orgs.remove(&org);
+            let Some((owner, org, waiting)) = self.calls.pop(may_begin) else { return granted };
+            let calls = self.orgs.get(&(org, owner)).cloned();
+            if self.calls.len_of(owner, org) == 0 {
+                self.orgs.remove(&(org, owner));
             }
             let Some(calls) = calls.filter(|_| !waiting.is_closed()) else { continue };
             if !calls.add() {
@@ -228,132 +259,4 @@ impl Drop for CallInProgress {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn org(number: u128) -> OrgId {
-        OrgId(uuid::Uuid::from_u128(number))
-    }
-
-    fn begin_all(calls: &Arc<OrgCalls>) -> Vec<CallInProgress> {
-        std::iter::from_fn(|| calls.begin().ok()).collect()
-    }
-
-    #[test]
-    fn an_organization_leaves_room_and_everything_is_given_back() {
-        let calls = CallsInProgress::new(640);
-        let (one, two) = (calls.of(org(1)), calls.of(org(2)));
-        let held = begin_all(&one);
-        assert_eq!((held.len(), calls.running(), calls.refusals()), (448, 448, 1));
-        let others = begin_all(&two);
-        assert!(others.len() >= 80, "{}", others.len());
-        drop(held);
-        assert_eq!(calls.running(), others.len() as u64);
-        drop(others);
-        assert_eq!((calls.running(), one.running.load(Ordering::Relaxed)), (0, 0));
-    }
-
-    #[test]
-    fn an_organization_is_counted_once_however_often_it_is_loaded() {
-        let calls = CallsInProgress::new(64);
-        let first = calls.of(org(1));
-        let held = begin_all(&first);
-        drop(first);
-        assert_eq!(calls.of(org(1)).begin().err(), Some(TooManyCalls));
-        drop(held);
-        assert!(calls.of(org(1)).begin().is_ok());
-    }
-
-    #[tokio::test]
-    async fn those_who_wait_begin_when_others_end_and_take_turns() {
-        let calls = CallsInProgress::new(8);
-        let mut held: Vec<_> = (3..6).flat_map(|number| begin_all(&calls.of(org(number)))).collect();
-        let order = Mutex::new(Vec::new());
-        let begun = |number: u128| {
-            let (calls, order) = (calls.of(org(number)), &order);
-            async move {
-                let call = calls.begin_in_turn(Duration::from_secs(600)).await.unwrap();
-                order.lock().unwrap().push(number);
-                call
-            }
-        };
-        let waiting = futures_util::future::join_all([begun(1), begun(1), begun(1), begun(2)]);
-        let ending = async {
-            while calls.shared.waiting.load(Ordering::SeqCst) < 4 {
-                tokio::task::yield_now().await;
-            }
-            for (ended, call) in held.drain(..4).enumerate() {
-                assert_eq!(order.lock().unwrap().len(), ended);
-                drop(call);
-                while order.lock().unwrap().len() == ended {
-                    tokio::task::yield_now().await;
-                }
-            }
-        };
-        let (begun, ()) = tokio::join!(waiting, ending);
-        assert_eq!(*order.lock().unwrap(), [1, 2, 1, 1]);
-        assert!(calls.shared.queue(|queue| queue.orgs.is_empty()));
-        drop((begun, held));
-        assert_eq!(calls.running(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_call_waits_for_a_limited_time_and_only_so_many_of_an_organization_wait() {
-        let calls = CallsInProgress::new(8);
-        let one = calls.of(org(1));
-        let held = begin_all(&one);
-        let refused = calls.refusals();
-        let waiting = (0..=MAX_WAITING_PER_ORG).map(|_| one.begin_in_turn(Duration::from_millis(50)));
-        let answers = futures_util::future::join_all(waiting).await;
-        assert!(answers.iter().all(Result::is_err));
-        assert_eq!(calls.refusals() - refused, MAX_WAITING_PER_ORG as u64 + 1);
-        assert_eq!(calls.shared.waiting.load(Ordering::SeqCst), MAX_WAITING_PER_ORG);
-        // Those who have gone away leave room for the next one.
-        let (next, ()) = tokio::join!(one.begin_in_turn(Duration::from_secs(600)), async { drop(held) });
-        assert!(next.is_ok());
-        assert_eq!(calls.shared.waiting.load(Ordering::SeqCst), 0);
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn nobody_who_waits_is_overlooked() {
-        let calls = Arc::new(CallsInProgress::new(16));
-        let mut tasks = tokio::task::JoinSet::new();
-        for number in 0..8 {
-            for _ in 0..8 {
-                let account = calls.of(org(number));
-                tasks.spawn(async move {
-                    for _ in 0..500 {
-                        let call = account.begin_in_turn(Duration::from_secs(60)).await;
-                        assert!(call.is_ok());
-                        tokio::task::yield_now().await;
-                    }
-                });
-            }
-        }
-        let all = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
-        tokio::time::timeout(Duration::from_secs(50), all).await.expect("somebody waits for ever");
-        assert_eq!(calls.running(), 0);
-    }
-
-    #[test]
-    fn threads_that_begin_calls_at_once_do_not_exceed_the_total() {
-        let calls = CallsInProgress::new(100);
-        let most = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for number in 0..8 {
-                let (account, most) = (calls.of(org(number)), &most);
-                scope.spawn(move || {
-                    for _ in 0..2_000 {
-                        let held = account.begin();
-                        if held.is_ok() {
-                            // Those that are being refused are counted for a moment as well.
-                            most.fetch_max(account.shared.running.load(Ordering::Relaxed), Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-        });
-        assert!(most.load(Ordering::Relaxed) <= 100 + 8);
-        assert_eq!(calls.running(), 0);
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Computation that tenants cause: judging, patterns, schemas, embeddings, parsing of imports and of large bodies. It
 //! runs on a few threads of its own at low priority, so that requests, authentication, lease renewals and budgets never
-//! wait for it. Organizations take turns, piece of work by piece of work.
+//! wait for it. Owners take turns, piece of work by piece of work, and so do the organizations of each.
 //!
 //! A piece of work cannot be interrupted from outside. Long ones ask `Cancellation` between their parts; the others are
 //! bounded by the size of their input.
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
 use gateway_store::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits, SlotStats};
+use gateway_store::org_owners::OrgOwners;
 use tokio::sync::oneshot;
 
 use crate::low_priority::{LowPriorityThreads, NiceValue};
@@ -77,14 +78,14 @@ pub struct ComputePool {
 impl ComputePool {
     /// Half of the cores: the other half is always left for requests. At least two threads, of which one organization has
     /// all but one: what takes long for one of them must not stop the others.
-    pub fn start() -> std::io::Result<Self> {
+    pub fn start(owners: &Arc<OrgOwners>) -> std::io::Result<Self> {
         let threads = LowPriorityThreads::start("compute", half_of_the_cores().max(2), NiceValue::Ten)?;
         let limits = SlotLimits {
             slots: threads.count(),
             per_org: (threads.count() - 1).max(1),
             waiting_per_org: MAX_WAITING_PER_ORG,
         };
-        Ok(Self { slots: FairSlots::new(limits), threads })
+        Ok(Self { slots: FairSlots::new(limits, owners), threads })
     }
 
     /// Runs a piece of work when it is the organization's turn. The work is not started, or is told to stop, when the
@@ -99,6 +100,21 @@ impl ComputePool {
         self.run_in(slot, Instant::now() + limits.run, work).await
     }
 
+    /// Waits for the organization's turn, for work that must not be lost if the turn does not come: it is handed over in
+    /// `run_in_turn`.
+    pub async fn turn(&self, org: OrgId, max_wait: Duration) -> Result<Slot, ComputeError> {
+        Ok(self.slots.acquire(org, Some(max_wait)).await?)
+    }
+
+    /// Runs a short piece of work at once. No time limits it, so that what it hands back is not lost on a busy machine.
+    pub async fn run_in_turn<T: Send + 'static>(
+        &self,
+        turn: Slot,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ComputeError> {
+        self.start_work(turn, move || Some(work()))?.await.map_err(|_| ComputeError::Failed)
+    }
+
     async fn run_in<T: Send + 'static>(
         &self,
         slot: Slot,
@@ -107,7 +123,9 @@ impl ComputePool {
     ) -> Result<T, ComputeError> {
         let cancellation = Cancellation { is_cancelled: Arc::default(), deadline };
         let _cancel_on_drop = CancelOnDrop(Arc::clone(&cancellation.is_cancelled));
-        let result = self.start_work(slot, cancellation, work)?;
+        let result = self.start_work(slot, move || {
+            if cancellation.is_cancelled() { None } else { Some(work(&cancellation)) }
+        })?;
         match tokio::time::timeout_at(deadline.into(), result).await {
             Ok(Ok(done)) => Ok(done),
             // A thread that came to it too late has not begun the work.
@@ -133,24 +151,23 @@ impl ComputePool {
         self.run_in(slot, deadline, move |_| work()).await
     }
 
-    /// The slot is free when the work has ended, even if the caller did not wait for it.
+    /// The slot is free when the work has ended, even if the caller did not wait for it. `work` returns None if it was
+    /// not begun.
     fn start_work<T: Send + 'static>(
         &self,
         slot: Slot,
-        cancellation: Cancellation,
-        work: impl FnOnce(&Cancellation) -> T + Send + 'static,
+        work: impl FnOnce() -> Option<T> + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, ComputeError> {
         let (sender, receiver) = oneshot::channel();
         let started = self.threads.run(move || {
             let _slot = slot;
-            if cancellation.is_cancelled() {
-                return;
+            match catch_unwind(AssertUnwindSafe(work)) {
+                Ok(Some(result)) => {
+                    let _ = sender.send(result);
+                }
+                Ok(None) => {}
+                Err(_) => tracing::error!("a computation panicked"),
             }
-            let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(&cancellation))) else {
-                tracing::error!("a computation panicked");
-                return;
-            };
-            let _ = sender.send(result);
         });
         if started { Ok(receiver) } else { Err(ComputeError::Failed) }
     }
@@ -186,7 +203,7 @@ mod tests {
     fn pool(threads: usize) -> ComputePool {
         let limits = SlotLimits { slots: threads, per_org: threads, waiting_per_org: 2 };
         ComputePool {
-            slots: FairSlots::new(limits),
+            slots: FairSlots::new(limits, &Arc::default()),
             threads: LowPriorityThreads::start("test", threads, NiceValue::Ten).unwrap(),
         }
     }

@@ -46,6 +46,7 @@ pub mod server;
 pub mod services;
 pub mod shares;
 pub mod singleflight;
+mod slices;
 pub mod targets;
 pub mod tasks;
 mod telemetry;

@@ -1,12 +1,13 @@
 //! The memory budget: what requests and jobs hold of bodies is reserved here first, so that no organization can use up
-//! the memory of the process. `core::fair_share` decides how organizations share the budget.
+//! the memory of the process, and no account with many of them. `core::fair_share` decides how they share the budget.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use gateway_core::fair_share::{ShareRule, Use};
-use gateway_core::ids::OrgId;
+use gateway_core::ids::{OrgId, OwnerId};
+use gateway_store::org_owners::OrgOwners;
 
 use crate::org_accounts::OrgAccounts;
 use crate::problem::Problem;
@@ -17,10 +18,16 @@ const QUANTUM: usize = 16 << 10;
 /// Callers that are not authenticated have one of so many parts of the budget together.
 const ANONYMOUS_PARTS: u64 = 16;
 const MIN_BUFFER: usize = 1 << 10;
+/// Responses of the management API up to this size are sent however much memory the organization uses, also those that
+/// have it after their compression: lists shrink to about a tenth.
+const SMALL_RESPONSE: usize = 64 << 10;
+const SMALL_UNCOMPRESSED: usize = 512 << 10;
 
 pub struct MemoryBudget {
     shared: Arc<Shared>,
+    owners: Arc<OrgOwners>,
     accounts: OrgAccounts<MemoryAccount>,
+    of_owners: OrgAccounts<AtomicU64, OwnerId>,
     anonymous: Arc<MemoryAccount>,
 }
 
@@ -34,6 +41,8 @@ struct Shared {
 pub struct MemoryAccount {
     shared: Arc<Shared>,
     used: AtomicU64,
+    /// By all organizations of the owner.
+    of_owner: Arc<AtomicU64>,
     max: u64,
 }
 
@@ -53,13 +62,29 @@ impl From<MemoryExhausted> for Problem {
 impl MemoryBudget {
     pub fn new(total: u64) -> Self {
         let shared = Arc::new(Shared { total, used: AtomicU64::new(0), refusals: AtomicU64::new(0) });
-        let anonymous = Arc::new(MemoryAccount::new(&shared, total / ANONYMOUS_PARTS));
-        Self { shared, accounts: OrgAccounts::default(), anonymous }
+        let anonymous = Arc::new(MemoryAccount::new(&shared, Arc::default(), total / ANONYMOUS_PARTS));
+        Self {
+            shared,
+            owners: Arc::default(),
+            accounts: OrgAccounts::default(),
+            of_owners: OrgAccounts::default(),
+            anonymous,
+        }
+    }
+
+    /// The same budget, shared between these owners. Otherwise each organization is its own owner.
+    pub fn sharing_by(self, owners: &Arc<OrgOwners>) -> Self {
+        Self { owners: Arc::clone(owners), ..self }
     }
 
     /// The account of an organization. There is one as long as something uses it.
     pub fn account(&self, org: OrgId) -> Arc<MemoryAccount> {
-        self.accounts.get(org, || MemoryAccount::new(&self.shared, self.shared.total))
+        let owner = self.owners.of(org);
+        let open = || {
+            let of_owner = self.of_owners.get(owner, AtomicU64::default);
+            MemoryAccount::new(&self.shared, of_owner, self.shared.total)
+        };
+        self.accounts.get((org, owner), open)
     }
 
     /// The account of all callers that are not authenticated.
@@ -77,8 +102,8 @@ impl MemoryBudget {
 }
 
 impl MemoryAccount {
-    fn new(shared: &Arc<Shared>, max: u64) -> Self {
-        Self { shared: Arc::clone(shared), used: AtomicU64::new(0), max }
+    fn new(shared: &Arc<Shared>, of_owner: Arc<AtomicU64>, max: u64) -> Self {
+        Self { shared: Arc::clone(shared), used: AtomicU64::new(0), of_owner, max }
     }
 
     /// A reservation of nothing, which can grow.
@@ -94,15 +119,14 @@ impl MemoryAccount {
 
     fn take(&self, bytes: u64) -> Result<(), MemoryExhausted> {
         let Shared { total, used, refusals } = &*self.shared;
-        let is_admitted = |used: u64, own: u64| {
+        let is_admitted = |[used, own, of_owner]: [u64; 3]| {
             own.saturating_add(bytes) <= self.max
-                && ShareRule::BODIES.admits(Use { total: *total, used, own }, bytes)
+                && ShareRule::BODIES.admits(Use { total: *total, used, own, of_owner }, bytes)
         };
+        let counts: [&AtomicU64; 3] = [used, &self.used, &self.of_owner];
         // A refused reservation must not disturb the others, so it is usually found before anything is added.
-        if is_admitted(used.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {
-            let all = used.fetch_add(bytes, Ordering::Relaxed);
-            let own = self.used.fetch_add(bytes, Ordering::Relaxed);
-            if is_admitted(all, own) {
+        if is_admitted(counts.map(|count| count.load(Ordering::Relaxed))) {
+            if is_admitted(counts.map(|count| count.fetch_add(bytes, Ordering::Relaxed))) {
                 return Ok(());
             }
             self.give_back(bytes);
@@ -114,11 +138,13 @@ impl MemoryAccount {
     fn add(&self, bytes: u64) {
         self.shared.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.of_owner.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn give_back(&self, bytes: u64) {
         self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.of_owner.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -178,8 +204,15 @@ impl Reservation {
 
     /// Adds what another reservation of the same organization has reserved.
     pub fn absorb(&mut self, mut other: Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
-        self.reserved += std::mem::take(&mut other.reserved);
+        if Arc::ptr_eq(&self.account, &other.account) {
+            self.bytes += std::mem::take(&mut other.bytes);
+            self.reserved += std::mem::take(&mut other.reserved);
+        } else {
+            // The organization has got another owner in between, and with it another account.
+            self.account.add(other.reserved as u64);
+            self.bytes += other.bytes;
+            self.reserved += other.reserved;
+        }
     }
 
     pub fn bytes(&self) -> usize {
@@ -197,25 +230,55 @@ impl Drop for Reservation {
 
 /// The memory of a management request, from the start of its body to the end of its response.
 #[derive(Clone)]
-pub struct RequestMemory(Arc<Mutex<Reservation>>);
+pub struct RequestMemory(Arc<Mutex<RequestParts>>);
+
+struct RequestParts {
+    request: Reservation,
+    response: Reservation,
+}
 
 impl RequestMemory {
     pub fn new(memory: Reservation) -> Self {
-        Self(Arc::new(Mutex::new(memory)))
+        let response = memory.empty_sibling();
+        Self(Arc::new(Mutex::new(RequestParts { request: memory, response })))
     }
 
     pub fn grow(&self, bytes: usize) -> Result<(), MemoryExhausted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).grow(bytes)
-    }
-
-    /// Counts memory that is in use already.
-    pub fn charge(&self, bytes: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).charge(bytes);
+        self.parts().request.grow(bytes)
     }
 
     /// A reservation of nothing for the same organization.
     pub fn open(&self) -> Reservation {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).empty_sibling()
+        self.parts().request.empty_sibling()
+    }
+
+    /// Reserves what a response takes while it is made, before its rows are read. `bytes`: what they have in the database.
+    pub fn reserve_response(&self, bytes: usize, held_per_byte: usize) -> Result<(), MemoryExhausted> {
+        if bytes <= SMALL_UNCOMPRESSED {
+            return Ok(());
+        }
+        self.parts().response.grow(bytes.saturating_mul(held_per_byte))
+    }
+
+    /// The response has been made and has this length. A large one is refused if there is no room for it.
+    pub fn hold_response(&self, length: usize, is_compressed_next: bool) -> Result<(), MemoryExhausted> {
+        let small = if is_compressed_next { SMALL_UNCOMPRESSED } else { SMALL_RESPONSE };
+        if length > small {
+            return self.parts().response.resize(length);
+        }
+        self.charge_response(length);
+        Ok(())
+    }
+
+    /// The same for a response that is sent in any case.
+    pub fn charge_response(&self, length: usize) {
+        let response = &mut self.parts().response;
+        response.shrink_to(length);
+        response.charge(length.saturating_sub(response.bytes()));
+    }
+
+    fn parts(&self) -> MutexGuard<'_, RequestParts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

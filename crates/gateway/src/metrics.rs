@@ -67,5 +67,12 @@ impl Metrics {
     }
 }
 
+/// Whether an organization may name one more of the things that metrics tell apart, of which `used` are named. It leaves
+/// as many as it has itself: half of them to the first, half of the rest to the next. So some are left for those that come
+/// later, however many organizations use up theirs.
+fn leaves_room(max: usize, used: usize, own: usize) -> bool {
+    own < max.saturating_sub(used)
+}
+
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,12 @@ impl RecentModels {
 
 /// Checks what the transaction has written: the definitions of an organization have a limit together.
 pub async fn check_total(tx: &mut Tx, org: OrgId) -> ApiResult<()> {
-    if store::total_bytes(tx, org).await? <= MAX_TOTAL_BYTES {
+    check_total_with(tx, org, 0).await
+}
+
+/// The same, with bytes that the transaction would have added.
+pub async fn check_total_with(tx: &mut Tx, org: OrgId, added: i64) -> ApiResult<()> {
+    if store::total_bytes(tx, org).await?.saturating_add_signed(added) <= MAX_TOTAL_BYTES {
         return Ok(());
     }
     let message = format!(

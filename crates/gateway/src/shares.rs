@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use gateway_core::ids::OrgId;
 use gateway_core::time::{MINUTE, Timestamp};
 use gateway_store::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits};
+use gateway_store::org_owners::OrgOwners;
 use tokio::runtime::Handle;
 
 use crate::log::tail::LogTails;
@@ -45,7 +46,7 @@ pub struct Shares {
 
 impl Shares {
     /// `readers` is the number of connections that queries may use at the same time.
-    pub fn new(readers: u32) -> Self {
+    pub fn new(readers: u32, owners: &Arc<OrgOwners>) -> Self {
         let readers = usize::try_from(readers).unwrap_or(usize::MAX);
         let queries = SlotLimits {
             slots: (readers * 2 / 3).max(1),
@@ -53,11 +54,11 @@ impl Shares {
             waiting_per_org: WAITING_QUERIES_PER_ORG,
         };
         Self {
-            imports: FairSlots::new(IMPORTS),
-            queries: FairSlots::new(queries),
+            imports: FairSlots::new(IMPORTS, owners),
+            queries: FairSlots::new(queries, owners),
             latest_queries: Arc::default(),
-            verifications: FairSlots::new(VERIFICATIONS),
-            audit_streams: FairSlots::new(AUDIT_STREAMS),
+            verifications: FairSlots::new(VERIFICATIONS, owners),
+            audit_streams: FairSlots::new(AUDIT_STREAMS, owners),
             log_tails: Arc::default(),
             analyzed_at: AtomicI64::new(0),
         }
@@ -150,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slot_stays_in_use_for_as_long_as_its_query_took() {
-        let shares = Shares::new(6);
+        let shares = Shares::new(6, &Arc::default());
         let [one, two] = [1, 2].map(|number| OrgId(uuid::Uuid::from_u128(number)));
         // Alone, both slots of the organization are free at once.
         for _ in 0..2 {

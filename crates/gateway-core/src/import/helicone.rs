@@ -14,7 +14,6 @@ use super::{Import, ImportError, Plan, PlannedModel, PlannedProvider, Status, pa
 use crate::limits::Window;
 use crate::models::{CacheDefault, CacheDefaultMode, Mode, Target};
 
-const LIMIT: Fate = Manual("create a limit: POST /orgs/:orgId/limits");
 const OPERATOR: Fate = Manual("is a setting of the operator here: see docs/configuration.md");
 const CACHE_FATE: Fate =
     Approximate("max-age becomes the ttl of the cache; buckets and stale answers do not exist");
@@ -65,11 +64,24 @@ const WEIGHTED: &Known = &[
     ("weight", Exact("becomes the weight of the target")),
 ];
 const RATE_LIMIT: &Known =
-    &[("per-api-key", Inner), ("per-user", LIMIT), ("per-end-user", LIMIT), ("store", OPERATOR)];
+    &[("per-api-key", Inner), ("per-user", Inner), ("per-end-user", Inner), ("store", OPERATOR)];
 const PER_KEY: &Known = &[
     ("capacity", Exact("becomes the requests of a limit that each key has")),
     ("refill-frequency", Exact("becomes the window of the limit")),
 ];
+const PER_USER: &Known = &[
+    (
+        "capacity",
+        Approximate(
+            "becomes the requests of a limit that each user has: the one of X-Gateway-User or Helicone-User-Id, or the \
+             member who calls; calls without a user share a bucket",
+        ),
+    ),
+    ("refill-frequency", Exact("becomes the window of the limit")),
+];
+/// What has a bucket of its own.
+const SEGMENTS: [(&str, &Known); 3] =
+    [("per-api-key", PER_KEY), ("per-user", PER_USER), ("per-end-user", PER_USER)];
 const MAX_CACHE_TTL_S: u64 = 2_592_000;
 
 pub fn plan(text: &str) -> Result<Import, ImportError> {
@@ -81,12 +93,7 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
     report.fields("global", global, GLOBAL);
     let (mut models, mut limits) = (Vec::new(), Limits::default());
     if let Some(given) = global.get("rate-limit") {
-        rate_limit(
-            &mut report,
-            ("global.rate-limit", given),
-            ("each key", Owner::EachKey(None)),
-            &mut limits,
-        );
+        rate_limit(&mut report, ("global.rate-limit", given), None, &mut limits);
     }
     let routers = root.get("routers").and_then(|routers| report.object("routers", routers));
     for (name, router) in routers.into_iter().flatten() {
@@ -96,9 +103,7 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
         let Some(given) = router.get("rate-limit").filter(|given| !given.is_null()) else { continue };
         match models.get(before).map(|model: &PlannedModel| model.name.clone()) {
             Some(model) if !model.ends_with('*') => {
-                let title = format!("model {model}");
-                let owner = (title.as_str(), Owner::EachKey(Some(model)));
-                rate_limit(&mut report, (&path, given), owner, &mut limits);
+                rate_limit(&mut report, (&path, given), Some(model.as_str()), &mut limits);
             }
             _ => report.set(&path, Status::Manual, "create a limit with `models`: POST /orgs/:orgId/limits"),
         }
@@ -111,31 +116,38 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
     })
 }
 
-/// `{per-api-key: {capacity: 1000, refill-frequency: 1m}}`: a bucket for each key that refills in this time.
-fn rate_limit(
-    report: &mut Report,
-    (path, given): (&str, &Value),
-    (title, owner): (&str, Owner),
-    limits: &mut Limits,
-) {
+/// `{per-api-key: {capacity: 1000, refill-frequency: 1m}}`: a bucket for each key that refills in this time. `model`: that
+/// of the router.
+fn rate_limit(report: &mut Report, (path, given): (&str, &Value), model: Option<&str>, limits: &mut Limits) {
     let Some(given) = report.object(path, given) else { return };
     report.fields(path, given, RATE_LIMIT);
-    let at = join(path, "per-api-key");
-    let Some(given) = given.get("per-api-key").and_then(|given| report.object(&at, given)) else { return };
-    report.fields(&at, given, PER_KEY);
-    let requests = report.number(&at, given, "capacity").filter(|count| *count >= 0.0).map(whole);
-    let window = match report.text(&at, given, "refill-frequency") {
-        Some("1m" | "60s" | "1min") => Some(Window::Minute),
-        Some("1h" | "60m" | "3600s") => Some(Window::Hour),
-        Some("1d" | "24h" | "86400s") => Some(Window::Day),
-        _ => None,
-    };
-    if let (Some(requests), Some(window)) = (requests, window) {
+    for (segment, fields) in SEGMENTS {
+        let at = join(path, segment);
+        let Some(given) = given.get(segment).and_then(|given| report.object(&at, given)) else { continue };
+        report.fields(&at, given, fields);
+        let requests = report.number(&at, given, "capacity").filter(|count| *count >= 0.0).map(whole);
+        let window = match report.text(&at, given, "refill-frequency") {
+            Some("1m" | "60s" | "1min") => Some(Window::Minute),
+            Some("1h" | "60m" | "3600s") => Some(Window::Hour),
+            Some("1d" | "24h" | "86400s") => Some(Window::Day),
+            _ => None,
+        };
+        let (Some(requests), Some(window)) = (requests, window) else {
+            let message = "is not a number of requests per minute, hour or day; create a limit by hand";
+            report.set(&at, Status::Manual, message);
+            continue;
+        };
+        let is_of_keys = segment == "per-api-key";
+        let of_all = if is_of_keys { "each key" } else { "each user" };
+        let title = match model {
+            None => of_all.to_owned(),
+            Some(model) if is_of_keys => format!("model {model}"),
+            Some(model) => format!("users of {model}"),
+        };
+        let model = model.map(str::to_owned);
+        let owner = if is_of_keys { Owner::EachKey(model) } else { Owner::EachUser(model) };
         let amounts = Amounts { requests: Some(requests), ..Amounts::default() };
-        limits.add(report, &at, Wanted { title, owner, models: None, amounts, window });
-    } else {
-        let message = "is not a number of requests per minute, hour or day; create a limit by hand";
-        report.set(&at, Status::Manual, message);
+        limits.add(report, &at, Wanted { title: &title, owner, models: None, amounts, window });
     }
 }
 

@@ -16,16 +16,22 @@ const KEY_TO_BE: &str = "key";
 pub struct Amounts {
     pub requests: Option<u64>,
     pub tokens: Option<u64>,
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
     pub concurrent: Option<u64>,
 }
 
 impl Amounts {
+    fn all(&self) -> [Option<u64>; 5] {
+        [self.requests, self.tokens, self.input_tokens, self.output_tokens, self.concurrent]
+    }
+
     pub fn is_nothing(&self) -> bool {
-        self.requests.or(self.tokens).or(self.concurrent).is_none()
+        self.all().iter().all(Option::is_none)
     }
 
     fn has_zero(&self) -> bool {
-        [self.requests, self.tokens, self.concurrent].contains(&Some(0))
+        self.all().contains(&Some(0))
     }
 }
 
@@ -37,6 +43,8 @@ pub enum Owner {
     Keys(Vec<usize>),
     /// Each key on its own: its calls of the model with this name, or all of them.
     EachKey(Option<String>),
+    /// Each end user on its own: its calls of the model with this name, or all of them.
+    EachUser(Option<String>),
     Org,
 }
 
@@ -73,11 +81,17 @@ impl Limits {
             return;
         }
         let Wanted { title, owner, models, amounts, window } = wanted;
-        let per = if matches!(owner, Owner::EachKey(_)) { Per::Key } else { Per::None };
+        let per = match &owner {
+            Owner::EachKey(_) => Per::Key,
+            Owner::EachUser(_) => Per::User,
+            Owner::Model(_) | Owner::Keys(_) | Owner::Org => Per::None,
+        };
         let (scope, scope_id, keys) = match owner {
-            Owner::Model(name) | Owner::EachKey(Some(name)) => (Scope::Model, Some(name), Vec::new()),
+            Owner::Model(name) | Owner::EachKey(Some(name)) | Owner::EachUser(Some(name)) => {
+                (Scope::Model, Some(name), Vec::new())
+            }
             Owner::Keys(keys) => (Scope::Key, None, keys),
-            Owner::Org | Owner::EachKey(None) => (Scope::Org, None, Vec::new()),
+            Owner::Org | Owner::EachKey(None) | Owner::EachUser(None) => (Scope::Org, None, Vec::new()),
         };
         let definition = Definition {
             name: self.free_name(title),
@@ -87,8 +101,8 @@ impl Limits {
             per,
             requests: amounts.requests,
             tokens: amounts.tokens,
-            input_tokens: None,
-            output_tokens: None,
+            input_tokens: amounts.input_tokens,
+            output_tokens: amounts.output_tokens,
             concurrent: amounts.concurrent,
             window,
             reserve: BTreeMap::new(),

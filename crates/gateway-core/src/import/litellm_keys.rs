@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::limits::Limits;
+use super::litellm_limits::CountedTokens;
 use super::report::Fate::{Approximate, Exact, Manual, Unsupported};
 use super::report::{Fate, Known, Report, UNKNOWN, item, join};
 use super::table::{self, Tables};
@@ -20,6 +21,10 @@ use crate::time::Timestamp;
 
 const LIMIT: Fate =
     Approximate("becomes a limit of the key; it refills all the time, not at the full minute");
+const TOKEN_LIMIT: Fate = Approximate(
+    "becomes a limit of the key, of all tokens unless general_settings of the source has another token_rate_limit_type; it \
+     refills all the time, not at the full minute",
+);
 const TEAM_LIMIT: Fate =
     Approximate("becomes one limit of the keys of the team; keys that are made later are not in it");
 const INFORMATION: Fate = Exact("is information that the gateway does not need");
@@ -35,11 +40,11 @@ const COLUMNS: &Known = &[
     ("budget_duration", Approximate("24h and 1d become a calendar day, 7d a week, 30d and 1mo a month")),
     ("spend", Approximate("counts in the first period of the budget, unless budget_reset_at has passed")),
     ("soft_budget", Approximate("becomes the soft limit of the budget")),
-    ("tpm_limit", LIMIT),
+    ("tpm_limit", TOKEN_LIMIT),
     ("rpm_limit", LIMIT),
     ("max_parallel_requests", LIMIT),
     ("model_rpm_limit", LIMIT),
-    ("model_tpm_limit", LIMIT),
+    ("model_tpm_limit", TOKEN_LIMIT),
     ("rate_limits", Manual("create limits by hand: POST /orgs/:orgId/limits")),
     (
         "team_id",
@@ -96,13 +101,14 @@ const TEAM_COLUMNS: &Known = &[
 const OTHER_TEAM_COLUMN: &str = "teams are not imported; create them with POST /orgs/:orgId/teams";
 
 pub fn plan(text: &str) -> Result<Import, ImportError> {
-    let Tables { keys, teams, customers, budgets, others } = table::read(text)?;
+    let Tables { keys, teams, customers, budgets, settings, others, .. } = table::read(text)?;
     let mut report = Report::default();
     for path in &others {
         report.set(path, Status::Unsupported, UNKNOWN);
     }
     columns(&mut report, "keys", &keys, COLUMNS, None);
     columns(&mut report, "teams", &teams, TEAM_COLUMNS, Some(OTHER_TEAM_COLUMN));
+    let counted = CountedTokens::read(&mut report, &settings);
     let models_of: HashMap<&str, Vec<String>> = teams
         .iter()
         .filter_map(|team| Some((team.get("team_id")?.as_str()?, names(team.get("models")))))
@@ -124,7 +130,8 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
         }
         plan.budgets.extend(budget(&mut report, &path, row, plan.keys.len(), plan.budgets.len()));
         let place = plan.keys.len();
-        litellm_limits::add(&mut report, &mut limits, (&path, row), (&format!("key {}", key.name), &[place]));
+        let title = format!("key {}", key.name);
+        litellm_limits::add(&mut report, &mut limits, counted, (&path, row), (&title, &[place]));
         if let Some(team) = row.get("team_id").and_then(Value::as_str) {
             members.entry(team).or_default().push(place);
         }
@@ -135,7 +142,8 @@ pub fn plan(text: &str) -> Result<Import, ImportError> {
         let keys = members.get(id).map_or(&[][..], Vec::as_slice);
         let alias = team.get("team_alias").and_then(Value::as_str).filter(|alias| !alias.is_empty());
         let title = format!("team {}", alias.unwrap_or(id));
-        litellm_limits::add(&mut report, &mut limits, (&item("teams", index), team), (&title, keys));
+        let path = item("teams", index);
+        litellm_limits::add(&mut report, &mut limits, counted, (&path, team), (&title, keys));
     }
     plan.limits = limits.into_planned();
     plan.user_budgets = litellm_customers::budgets(&mut report, &customers, &budgets);

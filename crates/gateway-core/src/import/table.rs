@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::report::item;
 use super::{ImportError, parse};
 
-/// The table of keys, and those of teams, end users and budgets where the file has them.
+/// The table of keys, and those of teams, end users, budgets and settings where the file has them.
 #[derive(Default)]
 pub struct Tables {
     pub keys: Vec<Map<String, Value>>,
@@ -13,6 +13,10 @@ pub struct Tables {
     pub customers: Vec<Map<String, Value>>,
     /// The budgets that other tables refer to.
     pub budgets: Vec<Map<String, Value>>,
+    /// Sections of the configuration by their names.
+    config: Vec<Map<String, Value>>,
+    /// `general_settings`.
+    pub settings: Map<String, Value>,
     /// The paths of what is neither.
     pub others: Vec<String>,
 }
@@ -21,6 +25,8 @@ const KEYS: &str = "LiteLLM_VerificationToken";
 const TEAMS: &str = "LiteLLM_TeamTable";
 const CUSTOMERS: &str = "LiteLLM_EndUserTable";
 const BUDGETS: &str = "LiteLLM_BudgetTable";
+const CONFIG: &str = "LiteLLM_Config\"";
+const SETTINGS: &str = "general_settings";
 
 impl Tables {
     fn rows_of(&mut self, statement: &str) -> Option<&mut Vec<Map<String, Value>>> {
@@ -32,9 +38,23 @@ impl Tables {
             Some(&mut self.customers)
         } else if statement.contains(BUDGETS) {
             Some(&mut self.budgets)
+        } else if statement.contains(CONFIG) {
+            Some(&mut self.config)
         } else {
             None
         }
+    }
+
+    /// The settings among the sections of the configuration, which are JSON.
+    fn with_settings(mut self) -> Self {
+        for row in &self.config {
+            let is_it = row.get("param_name").and_then(Value::as_str) == Some(SETTINGS);
+            let section = row.get("param_value").and_then(Value::as_str).filter(|_| is_it);
+            if let Some(Ok(Value::Object(settings))) = section.map(parse::json) {
+                self.settings = settings;
+            }
+        }
+        self
     }
 }
 
@@ -43,7 +63,7 @@ pub fn read(text: &str) -> Result<Tables, ImportError> {
     let tables = match text.trim_start().chars().next() {
         None => return Err(ImportError::Malformed("it is empty".to_owned())),
         Some('{' | '[') => json(parse::json(text)?),
-        Some(_) if is_sql(text) => sql(text),
+        Some(_) if is_sql(text) => sql(text).with_settings(),
         Some(_) => Tables { keys: csv(text)?, ..Tables::default() },
     };
     if tables.keys.is_empty() && tables.teams.is_empty() && tables.customers.is_empty() {
@@ -55,7 +75,8 @@ pub fn read(text: &str) -> Result<Tables, ImportError> {
     Ok(tables)
 }
 
-/// A list of rows, or an object with `keys`, `teams`, `customers` and `budgets`. LiteLLM's own API lists keys as `keys` or `data`.
+/// A list of rows, or an object with `keys`, `teams`, `customers`, `budgets` and `general_settings`. LiteLLM's own API lists
+/// keys as `keys` or `data`.
 fn json(value: Value) -> Tables {
     let mut tables = Tables::default();
     let Value::Object(mut fields) = value else {
@@ -67,6 +88,11 @@ fn json(value: Value) -> Tables {
     tables.teams = rows("teams", fields.remove("teams"), &mut tables.others);
     tables.customers = rows("customers", fields.remove("customers"), &mut tables.others);
     tables.budgets = rows("budgets", fields.remove("budgets"), &mut tables.others);
+    match fields.remove(SETTINGS) {
+        Some(Value::Object(settings)) => tables.settings = settings,
+        None | Some(Value::Null) => {}
+        Some(_) => tables.others.push(SETTINGS.to_owned()),
+    }
     tables.others.extend(fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name));
     tables
 }
@@ -116,7 +142,7 @@ fn is_sql(text: &str) -> bool {
 
 fn starts_statement(line: &str, keyword: &str) -> bool {
     line.get(..keyword.len()).is_some_and(|start| start.eq_ignore_ascii_case(keyword))
-        && [KEYS, TEAMS, CUSTOMERS, BUDGETS].iter().any(|table| line.contains(table))
+        && [KEYS, TEAMS, CUSTOMERS, BUDGETS, CONFIG].iter().any(|table| line.contains(table))
 }
 
 fn sql(text: &str) -> Tables {

@@ -200,6 +200,32 @@ fn routers_of_helicone_become_models() {
     assert_eq!(finding(&import, "routers.r.rate-limit").status, Status::Manual);
 }
 
+#[test]
+fn users_of_helicone_have_limits_of_their_own() {
+    let source = "{global: {rate-limit: {per-end-user: {capacity: 5, refill-frequency: 1h}, per-api-key: {capacity: 9, \
+                  refill-frequency: 1m}}}, routers: {r: {load-balance: {chat: {strategy: model-latency, models: \
+                  [openai/gpt-4o]}}, rate-limit: {per-user: {capacity: 3, refill-frequency: 1d}, per-end-user: {capacity: \
+                  3, refill-frequency: 2d}}}}}";
+    let import = imported(Source::Helicone, source);
+    let limits = import.plan.limits.iter().map(|planned| &planned.definition);
+    let limits: Vec<_> = limits
+        .map(|limit| (limit.name.as_str(), limit.scope, limit.per.clone(), limit.window, limit.requests))
+        .collect();
+    assert_eq!(
+        limits,
+        [
+            ("each-key", Scope::Org, Per::Key, Window::Minute, Some(9)),
+            ("each-user", Scope::Org, Per::User, Window::Hour, Some(5)),
+            ("users-of-r", Scope::Model, Per::User, Window::Day, Some(3)),
+        ]
+    );
+    let status = |path: &str| finding(&import, path).status;
+    assert_eq!(status("global.rate-limit.per-end-user.capacity"), Status::Approximate);
+    assert_eq!(status("global.rate-limit.per-end-user.refill-frequency"), Status::Exact);
+    assert_eq!(status("routers.r.rate-limit.per-end-user"), Status::Manual);
+    assert_all_named(&import, &Value::Object(parse::yaml(source).unwrap()));
+}
+
 fn sources() -> [(Source, Value); 5] {
     let yaml = |text: &str| Value::Object(parse::yaml(text).unwrap());
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();

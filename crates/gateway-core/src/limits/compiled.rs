@@ -184,7 +184,8 @@ impl Limit {
         self.definition.models.is_some() || self.definition.scope == Scope::Model
     }
 
-    fn may_apply_to(&self, spender: Spender) -> bool {
+    /// Whether it applies to calls of this spender, of some model at least.
+    pub fn may_apply_to(&self, spender: Spender) -> bool {
         match &self.owner {
             Owner::Anyone | Owner::Model(_) => true,
             Owner::Team(team) => team.is_some() && *team == spender.team,

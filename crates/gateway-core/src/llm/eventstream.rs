@@ -57,6 +57,11 @@ impl FrameReader {
         result
     }
 
+    /// An invalid frame has ended the reading.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Whether the stream may end here, between two frames.
     pub fn at_boundary(&self) -> bool {
         self.buffered.is_empty() && self.failed.is_none()

@@ -23,6 +23,10 @@ const DELETED_ROWS: i64 = 1_000;
 
 const COLUMNS: &str = "c.id, c.input, c.expected, c.metadata, c.created_at, c.updated_at";
 
+/// The bytes of a case.
+const SIZE: &str =
+    "CAST(OCTET_LENGTH(c.input) + OCTET_LENGTH(c.expected) + OCTET_LENGTH(c.metadata) AS BIGINT) AS size";
+
 static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::new(
         "INSERT INTO dataset_cases (dataset_id, id, from_version, input, expected, metadata, created_at, updated_at)",
@@ -212,17 +216,34 @@ pub async fn find_case(tx: &mut Tx, locked: &Dataset, id: CaseId) -> Result<Opti
     row.as_ref().map(read).transpose()
 }
 
-/// Newest first.
-pub async fn list_cases(db: &Db, dataset: DatasetRef, page: &Page) -> Result<Paged<Case>, StoreError> {
+/// Newest first, if there is room for their bytes.
+pub async fn list_cases<E: From<StoreError>>(
+    db: &Db,
+    dataset: DatasetRef,
+    page: &Page,
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<Case>, E> {
     let before = page.before.as_deref().unwrap_or(AFTER_ALL_IDS);
-    let size = "CAST(LENGTH(c.input) + LENGTH(c.expected) + LENGTH(c.metadata) AS BIGINT) AS size";
-    let sql = select(size, dataset, "c.id < $3", "ORDER BY c.id DESC LIMIT $4");
+    let sql = select(SIZE, dataset, "c.id < $3", "ORDER BY c.id DESC LIMIT $4");
     let sizes = db.all(sql, args![dataset.org, dataset.id, before, page.limit]).await?;
-    let page = page.bounded(&sizes)?;
+    let page = page.bounded_within(&sizes, take_room)?;
     let sql = select(COLUMNS, dataset, "c.id < $3", "ORDER BY c.id DESC LIMIT $4");
     let rows = db.all(sql, args![dataset.org, dataset.id, before, page.fetch()]).await?;
-    let cases = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let cases = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(cases, |case| case.id.to_string()))
+}
+
+/// The bytes of the next cases after an id, in the order of `cases_after`.
+pub async fn case_sizes_after(
+    db: &Db,
+    dataset: DatasetRef,
+    after: Option<CaseId>,
+    limit: i64,
+) -> Result<Vec<i64>, StoreError> {
+    let sql = select(SIZE, dataset, "c.id > $3", "ORDER BY c.id LIMIT $4");
+    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    let rows = db.all(sql, args![dataset.org, dataset.id, after, limit]).await?;
+    rows.iter().map(|row| row.get("size")).collect()
 }
 
 /// The next cases after an id, oldest first, for callers that read all of them.
@@ -253,14 +274,27 @@ pub async fn case_ids_after(
 
 /// The cases with these ids, in the same order. Ids that are not in this edition are skipped.
 pub async fn cases_by_id(db: &Db, dataset: DatasetRef, ids: &[CaseId]) -> Result<Vec<Case>, StoreError> {
-    let parameters: Vec<String> = (3..ids.len() + 3).map(|number| format!("${number}")).collect();
-    let sql = select(COLUMNS, dataset, &format!("c.id IN ({})", parameters.join(", ")), "");
-    let mut values = args![dataset.org, dataset.id];
-    values.extend(ids.iter().copied().map(Arg::from));
-    let rows = db.all(sql, values).await?;
+    let rows = by_id(db, COLUMNS, dataset, ids).await?;
     let cases = rows.iter().map(|row| read(row).map(|case| (case.id, case)));
     let mut found = cases.collect::<Result<HashMap<_, _>, _>>()?;
     Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+}
+
+/// The bytes of the cases with these ids, in the same order. Ids that are not in this edition have none.
+pub async fn case_sizes_by_id(db: &Db, dataset: DatasetRef, ids: &[CaseId]) -> Result<Vec<i64>, StoreError> {
+    let rows = by_id(db, &format!("c.id, {SIZE}"), dataset, ids).await?;
+    let sizes =
+        rows.iter().map(|row| Ok::<_, StoreError>((row.get::<CaseId>("id")?, row.get::<i64>("size")?)));
+    let found = sizes.collect::<Result<HashMap<_, _>, _>>()?;
+    Ok(ids.iter().map(|id| found.get(id).copied().unwrap_or(0)).collect())
+}
+
+async fn by_id(db: &Db, columns: &str, dataset: DatasetRef, ids: &[CaseId]) -> Result<Vec<Row>, StoreError> {
+    let parameters: Vec<String> = (3..ids.len() + 3).map(|number| format!("${number}")).collect();
+    let sql = select(columns, dataset, &format!("c.id IN ({})", parameters.join(", ")), "");
+    let mut values = args![dataset.org, dataset.id];
+    values.extend(ids.iter().copied().map(Arg::from));
+    db.all(sql, values).await
 }
 
 /// The characters of all inputs of an edition.

@@ -16,8 +16,8 @@ use crate::table::{self, Table as _, table};
 use crate::{Db, StoreError, Tx};
 
 pub use cases::{
-    StagedImport, add_cases, analyze_cases, case_ids_after, cases_after, cases_by_id, delete_abandoned,
-    find_case, input_chars, list_cases, remove_case, update_case,
+    StagedImport, add_cases, analyze_cases, case_ids_after, case_sizes_after, case_sizes_by_id, cases_after,
+    cases_by_id, delete_abandoned, find_case, input_chars, list_cases, remove_case, update_case,
 };
 
 table! {
@@ -43,6 +43,13 @@ table! {
         pub note: Option<String>,
         pub created_by: Option<String>,
         pub created_at: Timestamp [once],
+    }
+}
+
+impl Dataset {
+    /// Whether neither it nor its cases were changed after `earlier` was read.
+    pub fn is_unchanged_since(&self, earlier: &Self) -> bool {
+        (self.current_version, self.updated_at) == (earlier.current_version, earlier.updated_at)
     }
 }
 
@@ -96,8 +103,9 @@ pub async fn update(
 ) -> Result<Option<Dataset>, StoreError> {
     let DatasetChanges { name, description, now } = changes;
     let sql = format!(
-        "UPDATE datasets SET name = COALESCE($3, name), description = COALESCE($4, description), updated_at = $5 \
+        "UPDATE datasets SET name = COALESCE($3, name), description = COALESCE($4, description), updated_at = {} \
          WHERE org_id = $1 AND id = $2 RETURNING {}",
+        later_time(5),
         Dataset::columns("")
     );
     let row = tx.opt(AssertSqlSafe(sql), args![org, id, name, description, now]).await?;
@@ -184,12 +192,15 @@ pub async fn update_case_count(
     added: i64,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    tx.exec(
-        "UPDATE datasets SET case_count = case_count + $2, updated_at = $3 WHERE id = $1",
-        args![locked.id, added, now],
-    )
-    .await
-    .map(|_| ())
+    let later = later_time(3);
+    let sql = format!("UPDATE datasets SET case_count = case_count + $2, updated_at = {later} WHERE id = $1");
+    tx.exec(AssertSqlSafe(sql), args![locked.id, added, now]).await.map(|_| ())
+}
+
+/// The time in a parameter, or one after that of the last change: no two states of a dataset have the same, although two
+/// changes may be made within a millisecond.
+fn later_time(parameter: usize) -> String {
+    format!("CASE WHEN updated_at < ${parameter} THEN ${parameter} ELSE updated_at + 1 END")
 }
 
 fn select_versions(condition: &str) -> AssertSqlSafe<String> {

@@ -1,17 +1,18 @@
-//! Evals: definitions in this module, runs in `runs`, results in `results`.
+//! Evals: definitions in this module, runs in `runs` and `new_items`, results in `results`.
 
+mod new_items;
 mod results;
 mod runs;
 
+pub use new_items::{CaseCopy, add_log_items, delete_incomplete, doom_incomplete};
 pub use results::{
     EvalResult, NewEvalResult, VerdictCounts, VerdictFlip, compare_runs, count_verdicts, insert_live_results,
     list as list_results, list_run_results, live_judged_ids, results_for_export,
 };
 pub use runs::{
     ItemOutcome, NewRun, PendingSize, PromptScore, Run, RunEnd, RunFilter, RunItem, RunItemError, RunStatus,
-    add_case_items, add_log_items, cancel_run, count_unfinished, delete as delete_run, find as find_run,
-    finish_run, insert as insert_run, item_errors, list as list_runs, pending_items, pending_sizes,
-    prompt_scores, record_outcomes, start_run,
+    cancel_run, count_unfinished, delete as delete_run, find as find_run, finish_run, insert as insert_run,
+    item_errors, list as list_runs, pending_items, pending_sizes, prompt_scores, record_outcomes, start_run,
 };
 
 use gateway_core::evaluators::EvaluatorKind;

@@ -1,7 +1,7 @@
-//! Eval runs and their items. An item is pending, judged or failed. The counts of a run are always computed from its
-//! items and results, so that they stay correct when a run is resumed.
+//! Eval runs and their items. An item is pending, judged or failed, and leaves the first of these states once: the counts
+//! of a run grow in the same transaction, so that they stay correct when a run is resumed. `new_items` adds the items.
 
-use std::sync::LazyLock;
+use std::collections::HashSet;
 
 use gateway_core::ids::{DatasetId, OrgId};
 use gateway_core::logs::PromptVersionRef;
@@ -10,8 +10,7 @@ use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
 use super::results::{NewEvalResult, ResultsOf, insert as insert_results};
-use crate::datasets::Edition;
-use crate::logs::bulk::{Bulk, id_list, in_ids};
+use crate::logs::bulk::{id_list, in_ids};
 use crate::page::{Page, Paged};
 use crate::row::{args, json};
 use crate::table::{self, Table as _, table};
@@ -152,47 +151,6 @@ pub async fn insert(tx: &mut Tx, run: &NewRun<'_>) -> Result<(), StoreError> {
     .map(|_| ())
 }
 
-static LOG_ITEMS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::new(
-        "INSERT INTO eval_run_items (run_id, position, log_id, state, attempts)",
-        "(?,?,?,'pending',0)",
-        "",
-    )
-});
-
-/// Adds log rows to a new run.
-pub async fn add_log_items(tx: &mut Tx, run: i64, log_ids: &[i64]) -> Result<(), StoreError> {
-    let rows: Vec<_> = (0_i64..).zip(log_ids).map(|(position, log)| args![run, position, *log]).collect();
-    LOG_ITEMS.run(tx, rows.into_iter()).await?;
-    update_total(tx, run).await
-}
-
-/// Adds the cases of a dataset to a new run. They are copied, because the working copy may change during the run.
-pub async fn add_case_items(
-    tx: &mut Tx,
-    run: i64,
-    dataset: DatasetId,
-    of: Edition,
-) -> Result<(), StoreError> {
-    let sql = format!(
-        "INSERT INTO eval_run_items (run_id, position, case_id, input, expected, metadata, state, attempts) \
-         SELECT $1, ROW_NUMBER() OVER (ORDER BY c.id) - 1, c.id, c.input, c.expected, c.metadata, 'pending', 0 \
-         FROM datasets d JOIN dataset_cases c ON c.dataset_id = d.id WHERE d.id = $2 AND {}",
-        of.condition()
-    );
-    tx.exec(AssertSqlSafe(sql), args![run, dataset]).await?;
-    update_total(tx, run).await
-}
-
-async fn update_total(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
-    tx.exec(
-        "UPDATE eval_runs SET total = (SELECT COUNT(*) FROM eval_run_items WHERE run_id = $1) WHERE id = $1",
-        args![run],
-    )
-    .await
-    .map(|_| ())
-}
-
 /// The number of unfinished runs of an organization.
 pub async fn count_unfinished(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     let sql = "SELECT COUNT(*) AS found FROM eval_runs WHERE org_id = $1 AND finished_at IS NULL";
@@ -221,7 +179,7 @@ pub async fn prompt_scores(
         .all(
             "SELECT r.prompt_version AS version, r.eval_id, e.name, COUNT(*) AS runs, \
              CAST(SUM(r.passed) AS BIGINT) AS passed, CAST(SUM(r.failed) AS BIGINT) AS failed \
-             FROM eval_runs r JOIN evals e ON e.id = r.eval_id WHERE r.org_id = $1 AND r.prompt = $2 \
+             FROM eval_runs r JOIN evals e ON e.id = r.eval_id WHERE r.org_id = $1 AND r.prompt = $2 AND r.total >= 0 \
              GROUP BY r.prompt_version, r.eval_id, e.name ORDER BY r.prompt_version DESC, r.eval_id LIMIT $3",
             args![org, prompt, limit],
         )
@@ -241,12 +199,12 @@ pub async fn prompt_scores(
 }
 
 pub async fn find(db: &Db, org: OrgId, id: i64) -> Result<Option<Run>, StoreError> {
-    let row = db.opt(Run::select("org_id = $1 AND id = $2"), args![org, id]).await?;
+    let row = db.opt(Run::select("org_id = $1 AND id = $2 AND total >= 0"), args![org, id]).await?;
     table::read_opt(row.as_ref())
 }
 
 const LISTED: &str = "org_id = $1 AND ($2 IS NULL OR eval_id = $2) AND ($3 IS NULL OR dataset_id = $3) \
-    AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR id < $5) ORDER BY id DESC LIMIT $6";
+    AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR id < $5) AND total >= 0 ORDER BY id DESC LIMIT $6";
 
 /// Newest first; the cursor is a number. A page has fewer than its limit if the runs are large.
 pub async fn list(db: &Db, org: OrgId, filter: &RunFilter, page: &Page) -> Result<Paged<Run>, StoreError> {
@@ -262,11 +220,11 @@ pub async fn list(db: &Db, org: OrgId, filter: &RunFilter, page: &Page) -> Resul
     Ok(page.cut(table::read_all::<Run>(&rows)?, |run| run.id.to_string()))
 }
 
-/// Marks the run as running. None when it does not exist or is over.
+/// Marks the run as running. None when it does not exist, is over, or is incomplete.
 pub async fn start_run(db: &Db, org: OrgId, id: i64, now: Timestamp) -> Result<Option<Run>, StoreError> {
     let sql = format!(
         "UPDATE eval_runs SET status = 'running', started_at = COALESCE(started_at, $3) \
-         WHERE org_id = $1 AND id = $2 AND finished_at IS NULL RETURNING {}",
+         WHERE org_id = $1 AND id = $2 AND finished_at IS NULL AND total >= 0 RETURNING {}",
         Run::columns("")
     );
     let mut tx = db.begin().await?;
@@ -301,7 +259,7 @@ pub async fn pending_sizes(db: &Db, run: i64, limit: i64) -> Result<Vec<PendingS
     rows.iter().map(|row| Ok(PendingSize { log_id: row.get("log_id")?, size: row.get("size")? })).collect()
 }
 
-/// Records the outcomes of items. An item that is already judged is not changed. False when the run is over.
+/// Records the outcomes of items. An item that is judged or failed already is not changed. False when the run is over.
 pub async fn record_outcomes(
     tx: &mut Tx,
     run: &Run,
@@ -315,6 +273,7 @@ pub async fn record_outcomes(
         return Ok(false);
     }
     let mut judged = Vec::new();
+    let mut errors = 0_u64;
     for outcome in outcomes {
         let (position, error, state) = match outcome {
             ItemOutcome::Judged(result) => {
@@ -324,34 +283,48 @@ pub async fn record_outcomes(
             ItemOutcome::Retry { position, error } => (position, error, "pending"),
             ItemOutcome::Error { position, error } => (position, error, "error"),
         };
-        tx.exec(
-            "UPDATE eval_run_items SET state = $3, attempts = attempts + 1, error = $4 \
-             WHERE run_id = $1 AND position = $2 AND state = 'pending'",
-            args![run.id, position, state, error],
-        )
-        .await?;
+        let changed = tx
+            .exec(
+                "UPDATE eval_run_items SET state = $3, attempts = attempts + 1, error = $4 \
+                 WHERE run_id = $1 AND position = $2 AND state = 'pending'",
+                args![run.id, position, state, error],
+            )
+            .await?;
+        if state == "error" {
+            errors += changed;
+        }
     }
-    let sql = format!(
-        "UPDATE eval_run_items SET state = 'judged', error = NULL, input = NULL, expected = NULL, metadata = NULL \
-         WHERE run_id = $1 AND {}",
-        in_ids(tx.dialect(), "position", 2)
-    );
-    tx.exec(AssertSqlSafe(sql), args![run.id, id_list(judged.iter().map(|result| result.position))]).await?;
+    let judged = mark_judged(tx, run.id, judged).await?;
+    let passed = judged.iter().filter(|result| result.passed).count() as u64;
+    let failed = judged.len() as u64 - passed;
     insert_results(tx, run.org_id, ResultsOf { eval: run.eval_id, run: Some(run.id) }, judged, now).await?;
-    update_counts(tx, run.id).await?;
+    // Added up, because counting the rows of a large run after each batch would take long.
+    tx.exec(
+        "UPDATE eval_runs SET passed = passed + $2, failed = failed + $3, errors = errors + $4 WHERE id = $1",
+        args![run.id, passed.cast_signed(), failed.cast_signed(), errors.cast_signed()],
+    )
+    .await?;
     Ok(true)
 }
 
-async fn update_counts(tx: &mut Tx, run: i64) -> Result<(), StoreError> {
-    tx.exec(
-        "UPDATE eval_runs SET \
-         passed = (SELECT COUNT(*) FROM eval_results WHERE run_id = $1 AND passed = 1), \
-         failed = (SELECT COUNT(*) FROM eval_results WHERE run_id = $1 AND passed = 0), \
-         errors = (SELECT COUNT(*) FROM eval_run_items WHERE run_id = $1 AND state = 'error') WHERE id = $1",
-        args![run],
-    )
-    .await
-    .map(|_| ())
+/// Marks the items of these results as judged. Returns the results of those that were pending.
+async fn mark_judged(
+    tx: &mut Tx,
+    run: i64,
+    mut judged: Vec<NewEvalResult>,
+) -> Result<Vec<NewEvalResult>, StoreError> {
+    // Not `state = 'pending'`, for which a database may read the whole index of pending items.
+    let sql = format!(
+        "UPDATE eval_run_items SET state = 'judged', error = NULL, input = NULL, expected = NULL, metadata = NULL \
+         WHERE run_id = $1 AND state NOT IN ('judged', 'error') AND {} RETURNING position",
+        in_ids(tx.dialect(), "position", 2)
+    );
+    let positions = id_list(judged.iter().map(|result| result.position));
+    let rows = tx.all(AssertSqlSafe(sql), args![run, positions]).await?;
+    let positions = rows.iter().map(|row| row.get("position"));
+    let mut marked = positions.collect::<Result<HashSet<i64>, StoreError>>()?;
+    judged.retain(|result| marked.remove(&result.position));
+    Ok(judged)
 }
 
 /// How a run ended.
@@ -362,24 +335,24 @@ pub struct RunEnd<'a> {
     pub at: Timestamp,
 }
 
-/// Finishes a run that is not over yet.
+/// Finishes a run that is not over yet. An incomplete one stays as it is.
 pub async fn finish_run(db: &Db, org: OrgId, id: i64, end: RunEnd<'_>) -> Result<(), StoreError> {
     let RunEnd { status, error, at } = end;
     db.exec(
         "UPDATE eval_runs SET status = $3, error = $4, finished_at = $5 \
-         WHERE org_id = $1 AND id = $2 AND finished_at IS NULL",
+         WHERE org_id = $1 AND id = $2 AND finished_at IS NULL AND total >= 0",
         args![org, id, status, error, at],
     )
     .await
     .map(|_| ())
 }
 
-/// Cancels a run. False when it was already over.
+/// Cancels a run. False when it was already over, or is incomplete.
 pub async fn cancel_run(tx: &mut Tx, org: OrgId, id: i64, now: Timestamp) -> Result<bool, StoreError> {
     let cancelled = tx
         .exec(
             "UPDATE eval_runs SET status = 'cancelled', finished_at = $3 \
-             WHERE org_id = $1 AND id = $2 AND finished_at IS NULL",
+             WHERE org_id = $1 AND id = $2 AND finished_at IS NULL AND total >= 0",
             args![org, id, now],
         )
         .await?;

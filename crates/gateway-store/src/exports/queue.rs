@@ -3,8 +3,9 @@
 
 use gateway_core::audit::checkpoint::SignedCheckpoint;
 use gateway_core::ids::{ExportId, OrgId};
+use gateway_core::logs::first_log_id;
 use gateway_core::otlp::encode::EvaluationResult;
-use gateway_core::time::Timestamp;
+use gateway_core::time::{DAY, Timestamp};
 use sqlx::AssertSqlSafe;
 
 use super::Export;
@@ -18,6 +19,10 @@ use crate::{Db, StoreError, Tx};
 
 /// Rows that a sweep deletes in one transaction.
 const SWEEP_ROWS: i64 = 1_000;
+/// Transactions of one sweep of what has waited for too long.
+const MAX_EXPIRY_TRANSACTIONS: usize = 100;
+/// What the status of an export says about it.
+const EXPIRED: &str = "rows were dropped: they waited for longer than the organization keeps log rows";
 
 const LEASES: LeaseTable = LeaseTable { table: "exports", owner: "lease", until: "leased_until" };
 
@@ -236,4 +241,67 @@ pub async fn sweep(logs: &Db) -> Result<u64, StoreError> {
         args![SWEEP_ROWS],
     )
     .await
+}
+
+/// Drops rows, and verdicts on them, that still wait although their log rows are past their retention: nothing is left to
+/// send, and a destination that never comes back would make the queue grow for ever. `overrides` are organizations with
+/// their own retention. Checkpoints of the audit log wait on. The work of one call is bounded: call it again soon when it
+/// returns more than 0.
+pub async fn sweep_expired(
+    logs: &Db,
+    now: Timestamp,
+    default_days: u32,
+    overrides: &[(OrgId, u32)],
+) -> Result<u64, StoreError> {
+    // An export that is being delivered drops such rows by itself, and would count them twice.
+    let sql = format!(
+        "SELECT e.id, e.org_id, (SELECT MIN(q.log_id) FROM export_queue q WHERE q.export_id = e.id \
+         AND q.verdict NOT LIKE $2) AS oldest FROM exports e WHERE {}",
+        LEASES.is_free("e.", "$1")
+    );
+    let mut transactions = 0;
+    let mut dropped = 0;
+    for row in &logs.all(AssertSqlSafe(sql), args![now, format!("{CHECKPOINT}%")]).await? {
+        let (id, org): (ExportId, OrgId) = (row.get("id")?, row.get("org_id")?);
+        let days = overrides.iter().find(|(own, _)| *own == org).map_or(default_days, |(_, days)| *days);
+        // PostgreSQL drops rows in whole days, up to a day later.
+        let before = first_log_id(now.plus(-(i64::from(days) + 1) * DAY));
+        if row.get::<Option<i64>>("oldest")?.is_none_or(|oldest| oldest >= before) {
+            continue;
+        }
+        while transactions < MAX_EXPIRY_TRANSACTIONS {
+            transactions += 1;
+            let removed = drop_before(logs, id, before, now).await?;
+            dropped += removed;
+            if removed == 0 {
+                break;
+            }
+        }
+    }
+    Ok(dropped)
+}
+
+/// Drops some of the rows and verdicts before a row, unless the export is being delivered. Returns their number.
+async fn drop_before(logs: &Db, id: ExportId, before: i64, now: Timestamp) -> Result<u64, StoreError> {
+    let mut tx = logs.begin().await?;
+    // First, as every transaction that removes from the queue: it locks the export.
+    let sql = format!("UPDATE exports SET last_error = $2 WHERE id = $1 AND {}", LEASES.is_free("", "$3"));
+    if tx.exec(AssertSqlSafe(sql), args![id, EXPIRED, now]).await? == 0 {
+        return Ok(0);
+    }
+    let removed = tx
+        .exec(
+            "DELETE FROM export_queue WHERE (export_id, log_id, verdict) IN \
+             (SELECT q.export_id, q.log_id, q.verdict FROM export_queue q WHERE q.export_id = $1 AND q.log_id < $2 \
+              AND q.verdict NOT LIKE $3 ORDER BY q.log_id LIMIT $4)",
+            args![id, before, format!("{CHECKPOINT}%"), SWEEP_ROWS],
+        )
+        .await?;
+    if removed == 0 {
+        return Ok(0);
+    }
+    let sql = "UPDATE exports SET dropped = dropped + $2 WHERE id = $1";
+    tx.exec(sql, args![id, i64::try_from(removed).unwrap_or(i64::MAX)]).await?;
+    tx.commit().await?;
+    Ok(removed)
 }

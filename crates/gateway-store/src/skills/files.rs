@@ -61,7 +61,7 @@ pub async fn stored_bytes(tx: &mut Tx, org: OrgId) -> Result<i64, StoreError> {
     let row = tx
         .opt(
             "SELECT CAST(COALESCE(SUM(b.size), 0) AS BIGINT) AS total FROM skill_blobs b \
-             JOIN skills s ON s.id = b.skill_id WHERE s.org_id = $1",
+             JOIN skills s ON s.id = b.skill_id WHERE s.org_id = $1 AND s.version > 0",
             args![org],
         )
         .await?;
@@ -80,7 +80,8 @@ pub async fn passed_versions(
     }
     let places: Vec<String> = (3..3 + sources.len()).map(|number| format!("${number}")).collect();
     let sql = select(&format!(
-        "JOIN skill_versions v ON v.skill_id = s.id WHERE s.org_id = $1 AND EXISTS (SELECT 1 FROM evaluations e \
+        "JOIN skill_versions v ON v.skill_id = s.id WHERE s.org_id = $1 AND s.version > 0 \
+         AND EXISTS (SELECT 1 FROM evaluations e \
          WHERE e.skill_id = v.skill_id AND e.skill_version = v.version AND e.passed = 1 AND e.source IN ({})) \
          ORDER BY s.id, v.version DESC LIMIT $2",
         places.join(", ")

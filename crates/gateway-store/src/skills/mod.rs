@@ -1,5 +1,6 @@
 //! Skills of an organization: one row with the current and the published version, and the texts of all versions.
-//! Callers that change, judge or publish a skill lock its row first (`lock_for_update`), then the rubric's.
+//! Callers that change, judge or publish a skill lock its row first (`lock_for_update`), then the rubric's. `versioned`
+//! deletes skills.
 
 mod evaluations;
 mod files;
@@ -114,7 +115,10 @@ pub async fn insert(tx: &mut Tx, org: OrgId, new: &NewSkill<'_>) -> Result<bool,
 /// exist.
 pub async fn lock_for_update(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
     Ok(tx
-        .exec("UPDATE skills SET created_at = created_at WHERE org_id = $1 AND id = $2", args![org, id])
+        .exec(
+            "UPDATE skills SET created_at = created_at WHERE org_id = $1 AND id = $2 AND version > 0",
+            args![org, id],
+        )
         .await?
         == 1)
 }
@@ -133,24 +137,32 @@ pub async fn find(db: &Db, org: OrgId, id: SkillId) -> Result<Option<Skill>, Sto
     db.opt(AssertSqlSafe(sql), args![org, id]).await?.as_ref().map(read).transpose()
 }
 
-/// Newest first.
-pub async fn list(
+/// Newest first, if there is room for their bytes. A page has fewer than its limit if the skills are large.
+pub async fn list<E: From<StoreError>>(
     db: &Db,
     org: OrgId,
     filter: &SkillFilter,
     page: &Page,
-) -> Result<Paged<Skill>, StoreError> {
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<Skill>, E> {
     let visibility = match filter.public {
         None => "",
         Some(true) => " AND s.published_version IS NOT NULL",
         Some(false) => " AND s.published_version IS NULL",
     };
-    let sql = select(&format!(
+    let listed = format!(
         "WHERE s.org_id = $1 AND ($2 IS NULL OR LOWER(s.name) LIKE LOWER($2) ESCAPE '\\') \
          AND ($3 IS NULL OR s.id < $3){visibility} ORDER BY s.id DESC LIMIT $4"
-    ));
+    );
     let name = filter.name.as_deref().map(containing);
-    let rows = db.all(AssertSqlSafe(sql), args![org, name, page.before.clone(), page.fetch()]).await?;
+    let values = |limit: i64| args![org, name.clone(), page.before.clone(), limit];
+    let sizes = format!(
+        "SELECT {} FROM skills s JOIN skill_versions v ON v.skill_id = s.id AND v.version = s.version {listed}",
+        versions::SIZE
+    );
+    let sizes = db.all(AssertSqlSafe(sizes), values(page.limit)).await?;
+    let page = page.bounded_within(&sizes, take_room)?;
+    let rows = db.all(AssertSqlSafe(select(&listed)), values(page.fetch())).await?;
     let skills = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(skills, |skill| skill.id.to_string()))
 }
@@ -195,10 +207,6 @@ pub async fn set_published(
     )
     .await
     .map(|_| ())
-}
-
-pub async fn delete(tx: &mut Tx, org: OrgId, id: SkillId) -> Result<bool, StoreError> {
-    Ok(tx.exec("DELETE FROM skills WHERE org_id = $1 AND id = $2", args![org, id]).await? == 1)
 }
 
 /// A LIKE pattern that matches texts containing this one.

@@ -47,26 +47,33 @@ pub struct ShelfFilter {
     pub description: Option<String>,
 }
 
+/// The bytes of an entry.
+const SIZE: &str =
+    "CAST(OCTET_LENGTH(body) + OCTET_LENGTH(raw_source) + OCTET_LENGTH(files) AS BIGINT) AS size";
+
 pub async fn find_on_shelf(db: &Db, id: SkillId) -> Result<Option<ShelfEntry>, StoreError> {
-    let sql = select(ShelfSort::Recent, "WHERE id = $1");
+    let sql = select("*", ShelfSort::Recent, "WHERE id = $1");
     db.opt(AssertSqlSafe(sql), args![id]).await?.as_ref().map(read).transpose()
 }
 
-pub async fn list_shelf(
+const LISTED: &str = "WHERE ($1 IS NULL OR LOWER(name) LIKE LOWER($1) ESCAPE '\\') \
+    AND ($2 IS NULL OR LOWER(description) LIKE LOWER($2) ESCAPE '\\') \
+    AND ($3 IS NULL OR sort_key < $3 OR (sort_key = $3 AND id < $4)) ORDER BY sort_key DESC, id DESC LIMIT $5";
+
+/// If there is room for their bytes. A page has fewer than its limit if the skills are large.
+pub async fn list_shelf<E: From<StoreError>>(
     db: &Db,
     filter: &ShelfFilter,
     sort: ShelfSort,
     page: &Page,
-) -> Result<Paged<ShelfEntry>, StoreError> {
-    let sql = select(
-        sort,
-        "WHERE ($1 IS NULL OR LOWER(name) LIKE LOWER($1) ESCAPE '\\') \
-         AND ($2 IS NULL OR LOWER(description) LIKE LOWER($2) ESCAPE '\\') \
-         AND ($3 IS NULL OR sort_key < $3 OR (sort_key = $3 AND id < $4)) ORDER BY sort_key DESC, id DESC LIMIT $5",
-    );
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<ShelfEntry>, E> {
     let [name, description] = [&filter.name, &filter.description].map(|part| part.as_deref().map(containing));
     let (sort_key, id) = page.time_cursor();
-    let rows = db.all(AssertSqlSafe(sql), args![name, description, sort_key, id, page.fetch()]).await?;
+    let values = |limit: i64| args![name.clone(), description.clone(), sort_key, id.clone(), limit];
+    let sizes = db.all(AssertSqlSafe(select(SIZE, sort, LISTED)), values(page.limit)).await?;
+    let page = page.bounded_within(&sizes, take_room)?;
+    let rows = db.all(AssertSqlSafe(select("*", sort, LISTED)), values(page.fetch())).await?;
     let found = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
     Ok(page.cut(found, |skill| Page::encode_time_cursor(Timestamp(skill.sort_key), skill.id)))
 }
@@ -82,11 +89,11 @@ pub async fn record_adoption(tx: &mut Tx, id: SkillId) -> Result<Option<ShelfEnt
     if counted == 0 {
         return Ok(None);
     }
-    let sql = select(ShelfSort::Recent, "WHERE id = $1");
+    let sql = select("*", ShelfSort::Recent, "WHERE id = $1");
     tx.opt(AssertSqlSafe(sql), args![id]).await?.as_ref().map(read).transpose()
 }
 
-fn select(sort: ShelfSort, rest: &str) -> String {
+fn select(columns: &str, sort: ShelfSort, rest: &str) -> String {
     let sort_key = match sort {
         ShelfSort::Recent => "s.published_at",
         ShelfSort::Adoptions => "s.adoptions",
@@ -99,7 +106,7 @@ fn select(sort: ShelfSort, rest: &str) -> String {
         }
     };
     format!(
-        "SELECT * FROM (SELECT s.id, s.org_id, o.slug AS publisher, s.published_version AS version, s.published_at, \
+        "SELECT {columns} FROM (SELECT s.id, s.org_id, o.slug AS publisher, s.published_version AS version, s.published_at, \
          s.source_skill_id, s.adoptions, s.created_at, v.created_at AS updated_at, {sort_key} AS sort_key, \
          v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.files, \
          e.overall_score, e.passed, e.skill_version, e.source FROM skills s \

@@ -66,6 +66,10 @@ pub(super) async fn insert(tx: &mut Tx, skill: SkillId, new: &NewVersion<'_>) ->
     .map(|_| ())
 }
 
+/// The bytes of a version.
+pub(super) const SIZE: &str = "CAST(OCTET_LENGTH(v.body) + OCTET_LENGTH(v.raw_source) + OCTET_LENGTH(v.description) \
+                               + OCTET_LENGTH(v.files) AS BIGINT) AS size";
+
 const SELECT: &str = "SELECT v.version, v.name, v.headline, v.description, v.body, v.raw_source, v.content_hash, v.judged, \
     v.created_at, v.created_by, v.files FROM skill_versions v JOIN skills s ON s.id = v.skill_id";
 
@@ -75,27 +79,26 @@ pub async fn find_version(
     skill: SkillId,
     version: i64,
 ) -> Result<Option<SkillVersion>, StoreError> {
-    let sql = format!("{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND v.version = $3");
+    let sql =
+        format!("{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND v.version = $3 AND s.version > 0");
     let row = db.opt(AssertSqlSafe(sql), args![org, skill, version]).await?;
     row.as_ref().map(read).transpose()
 }
 
-/// Newest first. A page has fewer than its limit if the versions are large.
-pub async fn list_versions(
+/// Newest first, if there is room for their bytes. A page has fewer than its limit if the versions are large.
+pub async fn list_versions<E: From<StoreError>>(
     db: &Db,
     org: OrgId,
     skill: SkillId,
     page: &Page,
-) -> Result<Paged<SkillVersion>, StoreError> {
+    take_room: impl FnOnce(i64) -> Result<(), E>,
+) -> Result<Paged<SkillVersion>, E> {
     let before = page.before.as_ref().map(|before| before.parse::<i64>().unwrap_or(0));
     let condition = "FROM skill_versions v JOIN skills s ON s.id = v.skill_id WHERE s.org_id = $1 AND v.skill_id = $2 \
                      AND ($3 IS NULL OR v.version < $3) ORDER BY v.version DESC LIMIT $4";
-    let sql = format!(
-        "SELECT CAST(LENGTH(v.body) + LENGTH(v.raw_source) + LENGTH(v.description) + LENGTH(v.files) AS BIGINT) AS size \
-         {condition}"
-    );
-    let sizes = db.all(AssertSqlSafe(sql), args![org, skill, before, page.limit]).await?;
-    let page = page.bounded(&sizes)?;
+    let sizes = format!("SELECT {SIZE} {condition}");
+    let sizes = db.all(AssertSqlSafe(sizes), args![org, skill, before, page.limit]).await?;
+    let page = page.bounded_within(&sizes, take_room)?;
     let sql = format!(
         "{SELECT} WHERE s.org_id = $1 AND v.skill_id = $2 AND ($3 IS NULL OR v.version < $3) \
          ORDER BY v.version DESC LIMIT $4"
@@ -112,7 +115,7 @@ pub async fn unjudged_versions(db: &Db, job: &str, limit: i64) -> Result<Vec<Unj
     let rows = db
         .all(
             "SELECT s.org_id, v.skill_id, v.version FROM skill_versions v JOIN skills s ON s.id = v.skill_id \
-             WHERE v.judged = 0 AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.name = $1 \
+             WHERE v.judged = 0 AND s.version > 0 AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.name = $1 \
              AND j.only_one = v.skill_id || ':' || v.version) \
              AND s.org_id NOT IN (SELECT q.org_id FROM jobs q WHERE q.name = $1 GROUP BY q.org_id \
                                   HAVING COUNT(*) >= $2) \

@@ -382,6 +382,7 @@ pub(super) fn generate_slug(app: &App, name: &str) -> String {
 async fn create_org(app: &App, tx: &mut Tx, org: &orgs::Org, user: &User) -> ApiResult<String> {
     insert_org(app, tx, org).await.map_err(Problem::on_duplicate("this org_slug is taken"))?;
     members::insert(tx, org.id, user.id, Role::Owner, app.services.clock.now()).await?;
+    app.services.db.owners().set(org.id, user.id);
     let generated = keys::generate(app, org.id, "default".into(), None, Some(user.id.to_string()))?;
     keys::insert_with_event(app, tx, &generated, &user.id.to_string()).await?;
     Ok(generated.raw)

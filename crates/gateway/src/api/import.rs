@@ -1,4 +1,4 @@
-//! Imports from other gateways: a plan with findings first, then everything in one transaction.
+//! Imports from other gateways: a plan with findings first, for which nobody waits, then everything in one transaction.
 
 use std::time::Duration;
 
@@ -87,8 +87,9 @@ async fn import(
         actor: caller.actor(),
         source,
         on_conflict,
+        dry_run: !apply,
     };
-    let mut tx = app.services.db.begin().await?;
+    let mut tx = importer.begin(&app.services.db).await?;
     let applied = importer.apply(&mut tx, &planned).await?;
     planned.findings.extend(applied.findings);
     let changes = applied.changes;

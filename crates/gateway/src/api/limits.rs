@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use axum::extract::State;
-use gateway_core::ids::{LimitId, OrgId};
-use gateway_core::limits::{Definition, MAX_LIMITS, Missing, Mode, Per, Scope, Unit, Window};
+use gateway_core::budget::Spender;
+use gateway_core::ids::{KeyId, LimitId, OrgId};
+use gateway_core::limits::{Definition, LimitSet, MAX_LIMITS, Missing, Mode, Per, Scope, Unit, Window};
 use gateway_core::time::{HOUR, Timestamp};
+use gateway_store::keys::{self, KeyAccess};
 use gateway_store::limits::{self as store, LimitOwner, StoredLimit};
-use gateway_store::{Tx, apps, keys, orgs, teams};
+use gateway_store::page::Paged;
+use gateway_store::{Db, Tx, apps, orgs, teams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
-use super::extract::{Body, PathParam, QueryParams, without_fields};
+use super::extract::{Body, PagedQuery, PathParam, without_fields};
 use super::openapi::Area;
-use super::page::{self, PageParams};
+use super::page;
 use super::response::{Created, Deleted, Json};
 use crate::cluster::invalidation::{self, Invalidation};
 use crate::limits::{BucketUsage, Exactness, UsageScope};
@@ -132,14 +135,41 @@ struct LimitList {
     next_cursor: Option<String>,
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct LimitParams {
+    /// Only the enabled limits that calls of this key can count against: those of the organization and of models, of the
+    /// application and the team of the key, of the key itself, and of the keys that it replaced. All are on one page.
+    key: Option<KeyId>,
+}
+
 async fn list(
     State(app): AppState,
     caller: InOrg<Viewer>,
-    QueryParams(params): QueryParams<PageParams>,
+    PagedQuery { page, filter }: PagedQuery<LimitParams>,
 ) -> ApiResult<Json<LimitList>> {
-    let found = store::list(&app.services.db, caller.org.id, &params.page()?).await?;
+    let (db, org, page) = (&app.services.db, caller.org.id, page.page()?);
+    let found = match filter.key {
+        Some(key) => Paged { rows: list_of_key(db, org, key).await?, next: None },
+        None => store::list(db, org, &page).await?,
+    };
     let (limits, next_cursor) = page::try_into_views(found)?;
     Ok(Json(LimitList { limits, exactness: app.proxy.limits.exactness(), next_cursor }))
+}
+
+/// The limits that calls of a key can count against, by the rule that admits calls. An organization has few.
+async fn list_of_key(db: &Db, org: OrgId, id: KeyId) -> ApiResult<Vec<StoredLimit>> {
+    let found = keys::find_access_by_id(db, org, id).await?;
+    let found = found.ok_or_else(|| Problem::field("key", "no such key in this organization"))?;
+    let KeyAccess { key, team_id } = found;
+    let spender = Spender { key: Some(id), app: key.app_id, team: team_id };
+    let mut limits = store::list_all(db, org).await?;
+    let parsed = limits.iter().filter_map(|limit| {
+        let definition: Definition = serde_json::from_str(&limit.definition).ok()?;
+        Some((limit.id, definition, limit.keys.clone()))
+    });
+    let set = LimitSet::new(parsed);
+    limits.retain(|limit| set.find(limit.id).is_some_and(|limit| limit.may_apply_to(spender)));
+    Ok(limits)
 }
 
 async fn get(

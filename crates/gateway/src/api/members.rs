@@ -98,6 +98,7 @@ async fn change_role(
     let mut member = locked_member(&mut tx, org, user).await?;
     check_assignable(&caller, member.role)?;
     check_assignable(&caller, change.role)?;
+    let changes_owners = member.role != change.role && [member.role, change.role].contains(&Role::Owner);
     if member.role != change.role {
         check_not_last_owner(&mut tx, org, &member).await?;
         members::set_role(&mut tx, org, user, change.role).await?;
@@ -108,6 +109,10 @@ async fn change_role(
         events::record(&mut tx, org, app.services.ids.new_id(), &event, app.services.clock.now()).await?;
     }
     let mut pending = vec![invalidation::record(&mut tx, Invalidation::Member(org, user)).await?];
+    if changes_owners {
+        // The organization may count against another account now.
+        pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
+    }
     // Keys and invitations of the member give nobody more than the member has now.
     if keys::cap_made_by(&mut tx, org, user, change.role).await? > 0 {
         pending.push(invalidation::record(&mut tx, Invalidation::OrgKeys(org)).await?);
@@ -156,6 +161,9 @@ async fn remove(
     let event = Event::UserRemove(facts(&member, caller.actor()));
     events::record(&mut tx, org, app.services.ids.new_id(), &event, now).await?;
     let mut pending = vec![invalidation::record(&mut tx, Invalidation::Member(org, user)).await?];
+    if member.role == Role::Owner {
+        pending.push(invalidation::record(&mut tx, Invalidation::Org(org)).await?);
+    }
     keys::withdraw_invites_of(&mut tx, org, user, |_| false).await?;
     let mut entry = app.entry().named(&member.email).deleted(&json!({"role": member.role}));
     if !keep_keys {

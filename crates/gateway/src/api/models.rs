@@ -11,6 +11,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::time::Timestamp;
 use gateway_store::models::{self as store, StoredModel};
 use gateway_store::prompt_cache_pauses;
+use gateway_store::versioned::Versioned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use super::audited::Audited;
 use super::caller::{Admin, AppState, InOrg, Viewer};
 use super::extract::{FromPath, LimitedBody, PathParam, QueryParams, without_fields};
+use super::large_deletions::VersionedDeletion;
 use super::openapi::Area;
 use super::page::{self, PageParams};
 use super::response::{Created, Deleted, Json};
@@ -261,14 +263,16 @@ async fn delete(
 ) -> ApiResult<Json<Deleted>> {
     let org = caller.org.id;
     let found = store::find(&app.services.db, org, &name, None).await?.ok_or_else(Problem::not_found)?;
+    let mut deletion = VersionedDeletion::new(&app, org, Versioned::Model(found.id)).await?;
     let mut tx = app.services.db.begin().await?;
-    if !store::delete(&mut tx, org, found.id).await? {
+    if !deletion.delete(&app, &mut tx).await? {
         return Err(Problem::not_found());
     }
     prompt_cache_pauses::delete(&mut tx, org, Some(&found.name)).await?;
     tx.record(app.entry().target(found.id, &found.name).deleted(&ModelView::try_from(found.clone())?));
     let pending = invalidation::record(&mut tx, Invalidation::Org(org)).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
+    deletion.finish(&app);
     Ok(Deleted::yes())
 }
 

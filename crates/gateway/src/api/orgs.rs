@@ -29,7 +29,7 @@ use super::response::{Created, Json};
 use crate::app::App;
 use crate::auth::{Identity, Principal};
 use crate::cluster::invalidation::{self, Invalidation};
-use crate::config::PlanChanges;
+use crate::config::{AUDIT_RETENTION_MIN, PlanChanges};
 use crate::jobs::purge_orgs;
 use crate::problem::{ApiResult, Problem};
 use crate::quotas;
@@ -37,8 +37,6 @@ use crate::quotas;
 const MAX_AUDITORS: usize = 100;
 /// The default provider that is chosen by the model.
 const AUTO: &str = "auto";
-/// Days that an organization may keep its audit log.
-const AUDIT_RETENTION: std::ops::RangeInclusive<u32> = 30..=3650;
 
 pub fn area() -> Area {
     Area::new("orgs", "Organizations, the tenants that own all other resources.")
@@ -91,6 +89,7 @@ async fn create(
     quotas::check_orgs_of(&app.services, &mut tx, person.id).await?;
     insert_org(&app, &mut tx, &org).await.map_err(Problem::on_duplicate("this slug is already taken"))?;
     members::insert(&mut tx, org.id, person.id, Role::Owner, org.created_at).await?;
+    app.services.db.owners().set(org.id, person.id);
     let created = OrgView::from((org.clone(), Role::Owner));
     tx.record(app.entry().within(org.id).target(org.id, &org.name).created(&created));
     tx.commit().await?;
@@ -264,8 +263,12 @@ fn apply_settings(app: &App, mut settings: OrgSettings, change: &SettingsChange)
         settings.self_service_keys.clone_from(bounds);
     }
     if let Some(days) = change.audit_retention_days {
-        if !AUDIT_RETENTION.contains(&days) {
-            return Err(Problem::field("settings.audit_retention_days", "must be between 30 and 3650"));
+        let longest = app.services.config.audit_retention_days;
+        if !(AUDIT_RETENTION_MIN..=longest).contains(&days) {
+            let why = format!(
+                "must be between {AUDIT_RETENTION_MIN} and {longest}, the days for which this server keeps audit entries"
+            );
+            return Err(Problem::field("settings.audit_retention_days", why));
         }
         settings.audit_retention_days = days;
     }

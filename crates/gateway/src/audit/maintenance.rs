@@ -103,11 +103,11 @@ impl AuditQueue {
         Ok(tx.commit().await?)
     }
 
-    /// Removes entries that are older than the organization keeps them, in whole hours, oldest first. Returns whether
-    /// none is left.
+    /// Removes entries that are older than the organization and the operator keep them, in whole hours, oldest first.
+    /// Returns whether none is left.
     async fn remove_old(&self, key: &SigningKey, org: OrgId) -> Result<bool, SigningError> {
         let Some(found) = orgs::find(&self.services.db, org).await? else { return Ok(true) };
-        let days = i64::from(found.settings.audit_retention_days);
+        let days = i64::from(self.services.config.audit_retention_of(&found.settings));
         let before = Interval::Hour.start_of(self.services.clock.now().plus(-days * DAY));
         for _ in 0..MAX_REMOVALS {
             if self.services.tasks.is_stopping() || !self.remove_before(key, org, before).await? {

@@ -361,6 +361,8 @@ impl Access {
                 let cache_purges = cache_purges::list(db, id).await?;
                 let budgets = self.budgets.load(id).await?;
                 let limits = self.limits.load(db, id).await?;
+                // Before the accounts, which count what all organizations of the owner use.
+                db.owners().load(db, id).await?;
                 let memory = self.services.memory.account(id);
                 let calls = self.services.calls.of(id);
                 Ok(Some(CachedOrg {

@@ -20,6 +20,7 @@
 mod alerts;
 mod leases;
 mod org;
+mod reachability;
 mod reader;
 mod shared_ledger;
 mod user_upkeep;
@@ -38,6 +39,7 @@ use gateway_store::db::Dialect;
 use gateway_store::fair_slots::{FairSlots, Overloaded, Slot, SlotLimits};
 use gateway_store::{StoreError, budgets as store, user_budgets};
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 pub use gateway_core::budget::ledger::BudgetExceeded;
 pub use org::OrgBudgets;
@@ -45,6 +47,7 @@ pub use shared_ledger::Reservation;
 
 use crate::problem::Problem;
 use crate::services::Services;
+use reachability::Reachability;
 use shared_ledger::SharedLedger;
 use users::UserLedgers;
 
@@ -80,6 +83,7 @@ struct Inner {
     wake: Arc<Notify>,
     lease_slots: Arc<FairSlots>,
     user_lease_slots: Arc<FairSlots>,
+    reachability: Reachability,
 }
 
 struct Tracked {
@@ -92,13 +96,15 @@ struct Tracked {
 impl Budgets {
     pub fn new(services: Arc<Services>, peers: Arc<dyn Peers>) -> Self {
         let users = Arc::new(UserLedgers::new(sharing(&services)));
+        let owners = Arc::clone(services.db.owners());
         Self(Arc::new(Inner {
             services,
             peers,
             tracked: RwLock::new(Tracked { orgs: HashMap::new(), users, writing: None }),
             wake: Arc::default(),
-            lease_slots: FairSlots::new(LEASES),
-            user_lease_slots: FairSlots::new(USER_LEASES),
+            lease_slots: FairSlots::new(LEASES, &owners),
+            user_lease_slots: FairSlots::new(USER_LEASES, &owners),
+            reachability: Reachability::default(),
         }))
     }
 
@@ -111,13 +117,16 @@ impl Budgets {
         user: Option<&str>,
         charge: Charge,
     ) -> Result<Option<Reservation>, Refused> {
-        let of_org = leases::reserve(self, &org.ledger, spender, charge).await?;
+        let deadline = Instant::now() + leases::MAX_WAIT;
+        let of_org = leases::reserve(self, &org.ledger, spender, charge, deadline).await?;
         let of_user = match user {
-            Some(user) => self.user_ledger(org, user).await?,
+            Some(user) => {
+                timeout_at(deadline, self.user_ledger(org, user)).await.unwrap_or(Err(Unread::Unavailable))?
+            }
             None => None,
         };
         let of_user = match of_user {
-            Some(ledger) => leases::reserve(self, &ledger, spender, charge).await?,
+            Some(ledger) => leases::reserve(self, &ledger, spender, charge, deadline).await?,
             None => None,
         };
         Ok(Reservation::new(of_org, of_user))
@@ -342,10 +351,10 @@ pub enum Refused {
     Unread(Unread),
 }
 
-/// Why the spending of a user is not known.
+/// Why it is not known what is left: the spending of a user, or what other nodes have leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// The store cannot be read.
+    /// The store cannot be read, or does not answer in time.
     Unavailable,
     /// Too many users of the organization have calls that are not stored yet.
     TooManyUsers,

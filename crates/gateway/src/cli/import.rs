@@ -79,8 +79,11 @@ pub async fn import(config: &Config, options: &ImportOptions) -> Result<String, 
         actor: "operator".to_owned(),
         source,
         on_conflict,
+        dry_run: !options.apply,
     };
-    let mut tx = db.begin().await?;
+    // The plan of a large file may take longer than a reader of the service may be used.
+    let reader = db.reopen(1);
+    let mut tx = importer.begin(if options.apply { &db } else { &reader }).await?;
     let applied = seconds_of(&importing(&planned.plan), importer.apply(&mut tx, &planned)).await;
     let applied = applied.map_err(|problem| Failure::Other(problem.message.into_owned()))?;
     planned.findings.extend(applied.findings);
@@ -99,6 +102,7 @@ pub async fn import(config: &Config, options: &ImportOptions) -> Result<String, 
     } else {
         drop(tx);
     }
+    reader.close().await;
     db.close().await;
     Ok(if options.json {
         as_json(&planned, &changes, options.apply)

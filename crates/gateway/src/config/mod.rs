@@ -36,6 +36,10 @@ use secrets::Secrets;
 pub use settings::{SETTINGS, Setting, env_name};
 pub use source::{Reader, load_raw, variable};
 
+/// Days for which audit logs may be kept.
+pub const AUDIT_RETENTION_MIN: u32 = 30;
+const AUDIT_RETENTION_MAX: u32 = 3_650;
+
 /// A message for the operator that names the setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -93,6 +97,7 @@ pub struct Config {
     pub proxy_timeout: Duration,
     pub log_bodies: bool,
     pub log_retention_days: u32,
+    pub audit_retention_days: u32,
     pub spool_bytes: u64,
     pub outage_grace: Duration,
     pub cache_bytes: u64,
@@ -145,6 +150,12 @@ impl Config {
     /// The days for which an organization's log rows are kept. A stored setting may be from before the operator's limit.
     pub fn retention_of(&self, settings: &OrgSettings) -> u32 {
         settings.log_retention_days.map_or(self.log_retention_days, |days| days.min(self.log_retention_days))
+    }
+
+    /// The days for which an organization's audit entries are kept. The default of an organization may be longer than the
+    /// operator's limit.
+    pub fn audit_retention_of(&self, settings: &OrgSettings) -> u32 {
+        settings.audit_retention_days.min(self.audit_retention_days)
     }
 }
 
@@ -246,6 +257,12 @@ impl Config {
             proxy_timeout: Duration::from_millis(integer(values, "proxy_timeout_ms", 1, 86_400_000)?),
             log_bodies: flag(values, "log_bodies")?,
             log_retention_days: small_integer(values, "log_retention_days", 1, 36_500)?,
+            audit_retention_days: small_integer(
+                values,
+                "audit_retention_days",
+                AUDIT_RETENTION_MIN,
+                AUDIT_RETENTION_MAX,
+            )?,
             spool_bytes: integer(values, "spool_bytes", 1 << 20, 1 << 50)?,
             outage_grace: Duration::from_secs(integer(values, "outage_grace_s", 1, 30 * 86_400)?),
             cache_bytes: integer(values, "cache_bytes", 1 << 20, 1 << 50)?,

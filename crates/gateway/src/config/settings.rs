@@ -172,6 +172,11 @@ pub static SETTINGS: &[Setting] = &[
         "days after which log rows are removed; an organization may choose fewer",
     ),
     plain(
+        "audit_retention_days",
+        "3650",
+        "days after which entries of audit logs are removed at the latest; an organization may choose fewer",
+    ),
+    plain(
         "spool_bytes",
         "1073741824",
         "disk space for log rows while the database is unreachable; when it is full, bodies are dropped first",

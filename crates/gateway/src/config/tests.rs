@@ -58,6 +58,7 @@ fn a_bad_value_names_the_setting_and_what_was_expected() {
         ("GATEWAY_LISTEN", "somewhere"),
         ("GATEWAY_AUTH_ATTEMPTS", "0"),
         ("GATEWAY_AUTH_ATTEMPTS", "ten"),
+        ("GATEWAY_AUDIT_RETENTION_DAYS", "29"),
         ("GATEWAY_DEFAULT_PLAN", "gold"),
         ("GATEWAY_PUBLIC_DOCS", "yes"),
         ("GATEWAY_EGRESS_PRIVATE", "maybe"),
@@ -247,4 +248,15 @@ fn secrets_that_are_being_changed_are_accepted_too() {
     let config = Config::validate(&RawSettings::load(None, data).unwrap()).unwrap();
     assert_eq!(config.master_keys_accepted[0].expose_secret(), old);
     assert_eq!(config.token_secrets_accepted[0].expose_secret(), secret);
+}
+
+#[test]
+fn audit_entries_are_kept_no_longer_than_the_operator_keeps_them() {
+    let kept = |setting: &[(&str, &str)], own: u32| {
+        let settings = OrgSettings { audit_retention_days: own, ..OrgSettings::default() };
+        config(None, setting).unwrap().audit_retention_of(&settings)
+    };
+    assert_eq!((kept(&[], 365), kept(&[], 3_650)), (365, 3_650));
+    let shorter = [("GATEWAY_AUDIT_RETENTION_DAYS", "90")];
+    assert_eq!((kept(&shorter, 365), kept(&shorter, 30)), (90, 30));
 }

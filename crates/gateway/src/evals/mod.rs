@@ -24,6 +24,10 @@ use crate::internal_call::{self, Endpoint, InternalCaller, InternalRequest, Mode
 use crate::problem::{ApiResult, Problem};
 
 const MODEL_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long models may take for one judgement in all, from the first call to the end of the last response: as long as one
+/// call. Each call may be repeated at the provider, and be followed by others; without a limit on all of them, a provider
+/// that never answers holds a place that organizations share for half an hour.
+const JUDGEMENT_TIMEOUT: Duration = MODEL_TIMEOUT;
 /// How much of an error response is quoted.
 const MAX_ERROR_CHARS: usize = 300;
 /// The provider name of the built-in embedding, which needs no account.
@@ -152,9 +156,23 @@ pub async fn judge(
         (Method::Check(_) | Method::Levenshtein(_), None) => {
             Err(NoVerdict::Permanent("the evaluator returned no verdict".into()))
         }
-        (Method::Embedding(embedding), None) => judge_by_embedding(caller, embedding, &subject).await,
-        (Method::Judge(judge), None) => judge_by_model(caller, judge, &subject).await,
+        (Method::Embedding(embedding), None) => {
+            within(JUDGEMENT_TIMEOUT, Box::pin(judge_by_embedding(caller, embedding, &subject))).await
+        }
+        (Method::Judge(judge), None) => {
+            within(JUDGEMENT_TIMEOUT, Box::pin(judge_by_model(caller, judge, &subject))).await
+        }
     }
+}
+
+/// A judgement that takes longer is given up, and may be tried again.
+async fn within(
+    limit: Duration,
+    judgement: impl Future<Output = Result<Verdict, NoVerdict>>,
+) -> Result<Verdict, NoVerdict> {
+    tokio::time::timeout(limit, judgement).await.unwrap_or_else(|_| {
+        Err(NoVerdict::Retry(format!("the model took longer than {} s to judge", limit.as_secs())))
+    })
 }
 
 fn embed_builtin(embedding: &Embedding, subject: &Subject, dims: usize) -> Result<Verdict, NotEvaluated> {
@@ -273,5 +291,20 @@ fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,
         _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_judge_that_never_answers_is_given_up() {
+        let silent = std::future::pending();
+        let given_up = within(Duration::from_millis(10), silent).await;
+        assert_eq!(given_up, Err(NoVerdict::Retry("the model took longer than 0 s to judge".into())));
+        let refused = Err(NoVerdict::Permanent("no".into()));
+        let answered = std::future::ready(refused.clone());
+        assert_eq!(within(Duration::from_secs(20), answered).await, refused);
     }
 }

@@ -30,7 +30,7 @@ impl Importer<'_> {
         for (index, planned) in plan.keys.iter().enumerate() {
             let found = match owners.get(&planned.hash) {
                 None => None,
-                Some((org, id)) if *org == self.org => store::find_for_update(tx, self.org, *id).await?,
+                Some((org, id)) if *org == self.org => self.find_key(tx, *id).await?,
                 Some(_) => {
                     applied.findings.push(Finding {
                         path: format!("keys.{}", planned.name),
@@ -40,20 +40,26 @@ impl Importer<'_> {
                     continue;
                 }
             };
-            ids.extend(found.as_ref().map(|(key, _)| (index, key.id)));
+            ids.extend(found.as_ref().map(|key| (index, key.id)));
             let scopes = Scopes::parse(&planned.scopes).map_err(|why| Problem::field("scopes", why))?;
             let existing = match &found {
                 None => Existing::Nothing,
-                Some((key, _)) if key.name == planned.name && key.scopes == scopes => Existing::Same,
+                Some(key) if key.name == planned.name && key.scopes == scopes => Existing::Same,
                 Some(_) => Existing::Other,
             };
             if !applied.changes.decide(Kind::Key, &planned.name, &existing, self.on_conflict) {
                 continue;
             }
             match found {
-                Some((mut key, _)) => {
+                Some(_) if self.dry_run => {}
+                Some(mut key) => {
                     (key.name, key.scopes) = (planned.name.clone(), scopes);
                     store::update(tx, &key).await?;
+                }
+                None if self.dry_run => {
+                    let is_valid = !planned.revoked && planned.expires_at.is_none_or(|end| self.now < end);
+                    applied.unwritten.keys += u64::from(is_valid);
+                    created.insert(index, (self.new_id)().into());
                 }
                 None => {
                     created.insert(index, self.create_key(tx, planned, scopes).await?);
@@ -63,6 +69,13 @@ impl Importer<'_> {
         self.create_budgets(tx, &plan.budgets, &created).await?;
         ids.extend(created);
         Ok(ids)
+    }
+
+    async fn find_key(&self, tx: &mut Tx, id: KeyId) -> ApiResult<Option<Key>> {
+        if self.dry_run {
+            return Ok(store::find_in_tx(tx, self.org, id).await?);
+        }
+        Ok(store::find_for_update(tx, self.org, id).await?.map(|(key, _)| key))
     }
 
     async fn create_key(&self, tx: &mut Tx, planned: &PlannedKey, scopes: Scopes) -> ApiResult<KeyId> {
@@ -111,6 +124,7 @@ impl Importer<'_> {
         let limit = |usd: Option<f64>| {
             usd.map(limit_units).transpose().map_err(|why| Problem::field("max_budget", why))
         };
+        let mut unwritten = 0;
         for budget in planned {
             let Some(key) = created.get(&budget.key) else { continue };
             let budget = Budget {
@@ -124,9 +138,13 @@ impl Importer<'_> {
                 opening: limit(budget.opening_at(self.now))?.unwrap_or(0),
                 created_at: self.now,
             };
-            budgets::insert(tx, self.org, &budget).await?;
+            if self.dry_run {
+                unwritten += 1;
+            } else {
+                budgets::insert(tx, self.org, &budget).await?;
+            }
         }
-        if budgets::count(tx, self.org).await? > MAX_BUDGETS {
+        if budgets::count(tx, self.org).await? + unwritten > MAX_BUDGETS {
             return Err(Problem::conflict(format!(
                 "the organization would have more than the maximum of {MAX_BUDGETS} budgets"
             )));

@@ -24,6 +24,7 @@ impl Importer<'_> {
             return Ok(());
         }
         let mut stored = store::by_name(tx, self.org).await?;
+        let mut unwritten = 0;
         for planned in limits {
             let mut definition = planned.definition.clone();
             let mut keys: Vec<KeyId> =
@@ -39,6 +40,7 @@ impl Importer<'_> {
             let name = definition.name.clone();
             let definition = serde_json::to_string(&definition).map_err(Problem::internal)?;
             let found = match stored.remove(&name) {
+                Some(found) if self.dry_run => store::find_in_tx(tx, self.org, found.id).await?,
                 Some(found) => store::find_for_update(tx, self.org, found.id).await?,
                 None => None,
             };
@@ -55,6 +57,10 @@ impl Importer<'_> {
             if !changes.decide(Kind::Limit, &name, &existing, self.on_conflict) {
                 continue;
             }
+            if self.dry_run {
+                unwritten += i64::from(found.is_none());
+                continue;
+            }
             let (is_new, id, created_at) = match found {
                 None => (true, (self.new_id)().into(), self.now),
                 Some(found) => (false, found.id, found.created_at),
@@ -67,7 +73,7 @@ impl Importer<'_> {
                 store::set_keys(tx, &limit).await?;
             }
         }
-        let count = store::count(tx, self.org).await?;
+        let count = store::count(tx, self.org).await? + unwritten;
         if usize::try_from(count).unwrap_or(usize::MAX) > MAX_LIMITS {
             return Err(Problem::conflict(format!(
                 "the organization would have more than the maximum of {MAX_LIMITS} limits"

@@ -1,20 +1,23 @@
 //! Applies the plan of an import in a transaction of its caller. What is there already with the same content stays as
-//! it is, so that an import can be repeated.
+//! it is, so that an import can be repeated. A dry run makes the same decisions and checks in a transaction that only
+//! reads: it adds what it would have written to what it finds.
 
 mod keys;
 mod limits;
 mod providers;
 mod user_budgets;
 
+use std::collections::HashSet;
+
 use gateway_core::access::Plan as AccountPlan;
 use gateway_core::ids::OrgId;
-use gateway_core::import::{Finding, Import, PlannedModel, PlannedSettings, Source, Status};
+use gateway_core::import::{Finding, Import, Plan, PlannedModel, PlannedSettings, Source, Status};
 use gateway_core::llm::providers::builtin;
 use gateway_core::models::MAX_BYTES;
 use gateway_core::quotas::{Quota, Quotas};
 use gateway_core::time::Timestamp;
 use gateway_store::models::{self as models_store, StoredModel};
-use gateway_store::{Tx, orgs, providers as providers_store, quotas as quotas_store};
+use gateway_store::{Db, StoreError, Tx, orgs, providers as providers_store, quotas as quotas_store};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -131,6 +134,8 @@ pub struct Importer<'a> {
     pub actor: String,
     pub source: Source,
     pub on_conflict: OnConflict,
+    /// Only plan: nothing is written.
+    pub dry_run: bool,
 }
 
 /// What was written, with findings that only the stored data show.
@@ -138,24 +143,58 @@ pub struct Importer<'a> {
 pub struct Applied {
     pub changes: Changes,
     pub findings: Vec<Finding>,
+    unwritten: Unwritten,
+}
+
+/// What a dry run would have added to what is counted.
+#[derive(Default)]
+struct Unwritten {
+    providers: u64,
+    models: u64,
+    /// Valid ones.
+    keys: u64,
+    model_bytes: i64,
+}
+
+impl Unwritten {
+    /// A model with this definition, or another version of a model.
+    fn add_model(&mut self, found: Option<&StoredModel>, definition: &str) -> ApiResult<()> {
+        let bytes = |definition: &str| i64::try_from(definition.len()).unwrap_or(i64::MAX);
+        self.model_bytes += bytes(definition);
+        match found {
+            None => self.models += 1,
+            Some(found) => {
+                check_version("model", found.version + 1)?;
+                self.model_bytes -= bytes(&found.definition);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Importer<'_> {
-    /// Writes the plan. The caller commits the transaction, or drops it to write nothing.
+    /// The transaction for `apply`. That of a dry run does not wait for others, and others do not wait for it.
+    pub async fn begin(&self, db: &Db) -> Result<Tx, StoreError> {
+        if self.dry_run { db.begin_read().await } else { db.begin().await }
+    }
+
+    /// Writes the plan, unless this is a dry run. The caller commits the transaction.
     pub async fn apply(&self, tx: &mut Tx, import: &Import) -> ApiResult<Applied> {
         let mut applied = Applied::default();
-        orgs::lock_for_update(tx, self.org).await?;
-        self.apply_providers(tx, &import.plan.providers, &mut applied.changes).await?;
-        self.apply_models(tx, &import.plan.models, &mut applied).await?;
+        if !self.dry_run {
+            orgs::lock_for_update(tx, self.org).await?;
+        }
+        self.apply_providers(tx, &import.plan.providers, &mut applied).await?;
+        self.apply_models(tx, &import.plan, &mut applied).await?;
         let keys = self.apply_keys(tx, &import.plan, &mut applied).await?;
         self.apply_limits(tx, &import.plan.limits, &keys, &mut applied.changes).await?;
         self.apply_user_budgets(tx, &import.plan.user_budgets, &mut applied.changes).await?;
         self.apply_settings(tx, &import.plan.settings, &mut applied.changes).await?;
         for quota in [Quota::Providers, Quota::Models, Quota::Keys] {
-            self.check_quota(tx, quota).await?;
+            self.check_quota(tx, quota, &applied.unwritten).await?;
         }
         if !import.plan.models.is_empty() {
-            crate::models::check_total(tx, self.org).await?;
+            crate::models::check_total_with(tx, self.org, applied.unwritten.model_bytes).await?;
         }
         Ok(applied)
     }
@@ -171,7 +210,8 @@ impl Importer<'_> {
         let is_same = settings.log_bodies == log_bodies;
         // Every organization has the setting, so that another value is no conflict.
         let existing = if is_same { Existing::Same } else { Existing::Nothing };
-        if changes.decide(Kind::Setting, "log_bodies", &existing, self.on_conflict) {
+        let is_written = changes.decide(Kind::Setting, "log_bodies", &existing, self.on_conflict);
+        if is_written && !self.dry_run {
             settings.log_bodies = log_bodies;
             orgs::update(tx, self.org, None, None, Some(&settings)).await?;
         }
@@ -179,25 +219,28 @@ impl Importer<'_> {
     }
 
     /// The organization is locked, so that what was added is counted with everything else.
-    async fn check_quota(&self, tx: &mut Tx, quota: Quota) -> ApiResult<()> {
+    async fn check_quota(&self, tx: &mut Tx, quota: Quota, unwritten: &Unwritten) -> ApiResult<()> {
         let Some(limit) = self.quotas.limit(self.plan, quota) else { return Ok(()) };
-        let used = quotas_store::count(tx, self.org, quota, self.now).await?;
+        let more = match quota {
+            Quota::Providers => unwritten.providers,
+            Quota::Models => unwritten.models,
+            Quota::Keys => unwritten.keys,
+            _ => 0,
+        };
+        let used = quotas_store::count(tx, self.org, quota, self.now).await?.saturating_add(more);
         if used <= limit { Ok(()) } else { Err(exceeded(self.plan, quota, limit)) }
     }
 
-    async fn apply_models(
-        &self,
-        tx: &mut Tx,
-        models: &[PlannedModel],
-        applied: &mut Applied,
-    ) -> ApiResult<()> {
-        if models.is_empty() {
+    async fn apply_models(&self, tx: &mut Tx, plan: &Plan, applied: &mut Applied) -> ApiResult<()> {
+        if plan.models.is_empty() {
             return Ok(());
         }
-        let providers = providers_store::names(tx, self.org).await?;
+        let mut providers = providers_store::names(tx, self.org).await?;
+        providers.extend(plan.providers.iter().map(|planned| planned.name.clone()));
         let knows = |name: &str| builtin(name).is_some() || providers.contains(name);
         let mut stored = models_store::by_name(tx, self.org).await?;
-        for PlannedModel { name, definition } in models {
+        let mut names: HashSet<String> = stored.keys().cloned().collect();
+        for PlannedModel { name, definition } in &plan.models {
             let left_out = |why: String| Finding {
                 path: format!("models.{name}"),
                 status: Status::Manual,
@@ -220,7 +263,15 @@ impl Importer<'_> {
                 Some(found) if found.definition == checked => Existing::Same,
                 Some(_) => Existing::Other,
             };
-            if applied.changes.decide(Kind::Model, name, &existing, self.on_conflict) {
+            if !applied.changes.decide(Kind::Model, name, &existing, self.on_conflict) {
+                continue;
+            }
+            if found.is_none() && !names.insert(name.clone()) {
+                return Err(StoreError::Duplicate.into());
+            }
+            if self.dry_run {
+                applied.unwritten.add_model(found.as_ref(), &checked)?;
+            } else {
                 self.write_model(tx, found, (name, checked)).await?;
             }
         }

@@ -1,6 +1,6 @@
 //! Providers of an import. Their secrets are encrypted before they are stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gateway_core::import::{PlannedProvider, Secret};
 use gateway_store::Tx;
@@ -8,7 +8,7 @@ use gateway_store::providers::{self as store, Provider};
 use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret as _;
 
-use super::{Changes, Existing, Importer, Kind};
+use super::{Applied, Existing, Importer, Kind};
 use crate::problem::{ApiResult, Problem};
 use crate::targets::BaseUrl;
 use crate::vault::encryption_context;
@@ -18,22 +18,36 @@ impl Importer<'_> {
         &self,
         tx: &mut Tx,
         providers: &[PlannedProvider],
-        changes: &mut Changes,
+        applied: &mut Applied,
     ) -> ApiResult<()> {
+        let mut unwritten: HashMap<&str, Provider> = HashMap::new();
         for planned in providers {
             check(planned)?;
-            let found = store::find_for_update(tx, self.org, &planned.name).await?;
+            let found = match unwritten.get(planned.name.as_str()) {
+                Some(found) => Some(found.clone()),
+                None if self.dry_run => store::find_in_tx(tx, self.org, &planned.name).await?,
+                None => store::find_for_update(tx, self.org, &planned.name).await?,
+            };
             let existing = match &found {
                 None => Existing::Nothing,
                 Some(stored) if self.is_same(planned, stored) => Existing::Same,
                 Some(_) => Existing::Other,
             };
-            if !changes.decide(Kind::Provider, &planned.name, &existing, self.on_conflict) {
+            if !applied.changes.decide(Kind::Provider, &planned.name, &existing, self.on_conflict) {
                 continue;
             }
-            match found {
-                None => store::insert(tx, self.org, &self.created(planned)?).await?,
-                Some(stored) => store::update(tx, self.org, &self.replaced(planned, stored)?).await?,
+            let is_new = found.is_none();
+            let provider = match found {
+                None => self.created(planned)?,
+                Some(stored) => self.replaced(planned, stored)?,
+            };
+            if self.dry_run {
+                applied.unwritten.providers += u64::from(is_new);
+                unwritten.insert(&planned.name, provider);
+            } else if is_new {
+                store::insert(tx, self.org, &provider).await?;
+            } else {
+                store::update(tx, self.org, &provider).await?;
             }
         }
         Ok(())

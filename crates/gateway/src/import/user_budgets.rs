@@ -22,6 +22,7 @@ impl Importer<'_> {
             usd.map(limit_units).transpose().map_err(|why| Problem::field("max_budget", why))
         };
         let stored = store::list_in_tx(tx, self.org).await?;
+        let mut unwritten = 0;
         for planned in planned {
             let (soft_limit, hard_limit) = (limit(planned.soft_limit_usd)?, limit(planned.hard_limit_usd)?);
             let is_it = |budget: &&Budget| {
@@ -38,6 +39,10 @@ impl Importer<'_> {
             };
             let name = format!("{} of user {}", planned.period, planned.user);
             if !changes.decide(Kind::Budget, &name, &existing, self.on_conflict) {
+                continue;
+            }
+            if self.dry_run {
+                unwritten += i64::from(found.is_none());
                 continue;
             }
             let budget = Budget {
@@ -57,7 +62,7 @@ impl Importer<'_> {
             };
             store::upsert(tx, self.org, &budget).await?;
         }
-        if store::count(tx, self.org).await? > MAX_USER_BUDGETS {
+        if store::count(tx, self.org).await? + unwritten > MAX_USER_BUDGETS {
             return Err(Problem::conflict(format!(
                 "the organization would have more than the maximum of {MAX_USER_BUDGETS} budgets of users"
             )));

@@ -70,7 +70,7 @@ pub async fn run(job_services: Arc<JobServices>) {
         // Its own connections: those of a client belong to the runtime that opens them.
         delivery: DeliveryClient::new(Arc::clone(&job_services.services)),
         lease_owner: job_services.services.ids.new_id::<uuid::Uuid>().to_string(),
-        encoders: FairSlots::new(ENCODERS),
+        encoders: FairSlots::new(ENCODERS, job_services.services.db.owners()),
         job_services: Arc::clone(&job_services),
     });
     let (mut deliveries, mut waiting) = (TrackedTasks::default(), Turns::default());
@@ -213,8 +213,12 @@ impl ExportWorker {
     /// Reads the organization on the main runtime, whose connections to the state database requests use as well.
     async fn find_org(&self, id: OrgId) -> Result<Option<Org>, StoreError> {
         let services = Arc::clone(&self.job_services.services);
-        let found =
-            self.job_services.services.tasks.runtime.spawn(async move { orgs::find(&services.db, id).await });
+        let find = async move {
+            // What the batches take counts against the owner.
+            services.db.owners().ensure(&services.db, id).await?;
+            orgs::find(&services.db, id).await
+        };
+        let found = self.job_services.services.tasks.runtime.spawn(find);
         found.await.map_err(|error| StoreError::Other(error.to_string()))?
     }
 

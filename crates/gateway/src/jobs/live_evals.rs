@@ -18,7 +18,7 @@ use super::{Job as _, JobServices, enqueue};
 
 /// The cache expires after this time, in case the invalidation by another node was missed.
 const CACHE_TTL: Duration = Duration::from_secs(2);
-/// Sampled rows are dropped while this many jobs of their organization are pending.
+/// Sampled rows are dropped while this many jobs of their organization are pending or running.
 const MAX_PENDING_JOBS: i64 = 1_000;
 /// Small jobs distribute a large batch over the workers and repeat little after a failure.
 const MAX_ROWS_PER_JOB: usize = 200;
@@ -92,25 +92,48 @@ pub async fn sample(job_services: &JobServices, rows: &[Trace]) -> Result<(), St
         }
     }
     for (org, by_eval) in sampled {
-        let pending = store::count(&job_services.services.db, org, JudgeLive::NAME).await?;
-        if pending >= MAX_PENDING_JOBS {
-            let dropped: usize = by_eval.values().map(Vec::len).sum();
+        let jobs = by_eval.into_iter().flat_map(|(eval, log_ids)| jobs_of(eval, &log_ids));
+        let jobs: Vec<JudgeLive> = jobs.collect();
+        let dropped = enqueue_within_bound(job_services, org, &jobs).await?;
+        if dropped > 0 {
             tracing::warn!(%org, rows = dropped, "too many pending live evals; sampled rows are not judged");
-            continue;
-        }
-        let mut tx = job_services.services.db.begin().await?;
-        let mut last = None;
-        for (eval, log_ids) in by_eval {
-            for log_ids in log_ids.chunks(MAX_ROWS_PER_JOB) {
-                let job = JudgeLive(vec![SampledRows { eval, log_ids: log_ids.to_vec() }]);
-                last = Some(enqueue(job_services, &mut tx, org, &job).await?);
-            }
-        }
-        kill_point(KillPoint::RowsSampled);
-        tx.commit().await?;
-        if let Some(queued) = last {
-            queued.notify(job_services);
         }
     }
     Ok(())
+}
+
+fn jobs_of(eval: i64, log_ids: &[i64]) -> Vec<JudgeLive> {
+    let rows = log_ids.chunks(MAX_ROWS_PER_JOB).map(<[i64]>::to_vec);
+    rows.map(|log_ids| JudgeLive(vec![SampledRows { eval, log_ids, failures: 0 }])).collect()
+}
+
+/// Enqueues as many of the jobs as the organization's queue has room for. Returns the number of rows that are left out.
+async fn enqueue_within_bound(
+    job_services: &JobServices,
+    org: OrgId,
+    jobs: &[JudgeLive],
+) -> Result<usize, StoreError> {
+    let db = &job_services.services.db;
+    // A full queue is usually found without a transaction, for which others would have to wait.
+    if store::count(db, org, JudgeLive::NAME).await? >= MAX_PENDING_JOBS {
+        return Ok(row_count(jobs));
+    }
+    let mut tx = db.begin().await?;
+    // Several nodes, and several batches of a node, sample rows of the organization at the same time.
+    let room = store::room(&mut tx, org, JudgeLive::NAME, MAX_PENDING_JOBS).await?;
+    let (admitted, dropped) = jobs.split_at(jobs.len().min(usize::try_from(room).unwrap_or(0)));
+    let mut last = None;
+    for job in admitted {
+        last = Some(enqueue(job_services, &mut tx, org, job).await?);
+    }
+    kill_point(KillPoint::RowsSampled);
+    tx.commit().await?;
+    if let Some(queued) = last {
+        queued.notify(job_services);
+    }
+    Ok(row_count(dropped))
+}
+
+fn row_count(jobs: &[JudgeLive]) -> usize {
+    jobs.iter().flat_map(|job| &job.0).map(|rows| rows.log_ids.len()).sum()
 }

@@ -3,12 +3,14 @@
 //! while it runs, and retried with backoff when it fails. If its node dies, another node claims it when the lease
 //! expires.
 
+pub mod delete_versions;
 pub mod deliver_export;
 pub mod deliver_webhook;
 pub mod export_verdicts;
 pub mod judge_live;
 pub mod judge_skill;
 pub mod live_evals;
+pub mod postponed;
 pub mod purge_orgs;
 pub mod run_eval;
 pub mod run_replay;
@@ -108,11 +110,16 @@ pub struct JobContext<'a> {
 }
 
 /// How a job ended without a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobResult {
     Finished,
     /// Run again after the delay. Does not count as an attempt.
     Reschedule(Duration),
+    /// A job with this payload takes its place after the delay, with all attempts.
+    ContinueWith {
+        payload: String,
+        delay: Duration,
+    },
 }
 
 /// Why a job is retried.
@@ -182,6 +189,7 @@ pub async fn start(job_services: &Arc<JobServices>) -> Result<(), StoreError> {
     job_services.services.tasks.spawn(work::<judge_live::JudgeLive>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(work::<judge_skill::JudgeSkill>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(work::<export_verdicts::ExportVerdicts>(Arc::clone(job_services)));
+    job_services.services.tasks.spawn(work::<delete_versions::DeleteVersions>(Arc::clone(job_services)));
     job_services.services.tasks.spawn(judge_skill::schedule(Arc::clone(job_services)));
     job_services.services.tasks.spawn(purge_orgs::run(Arc::clone(job_services)));
     job_services.services.tasks.spawn(deliver_webhook::run(Arc::clone(job_services)));
@@ -310,6 +318,14 @@ async fn time_until_due(job_services: &JobServices, name: &str) -> Duration {
     }
 }
 
+/// What the job uses counts against the owner of the organization, which nobody may have loaded in this process. Without
+/// the database the job will fail anyway.
+async fn learn_owner(services: &Services, org: OrgId) {
+    if let Err(error) = services.db.owners().ensure(&services.db, org).await {
+        tracing::debug!(%error, %org, "cannot read who owns an organization");
+    }
+}
+
 /// Runs a claimed job to its end while its lease is renewed.
 async fn run_claimed<J: Job>(
     job_services: &Arc<JobServices>,
@@ -331,8 +347,12 @@ async fn run_claimed<J: Job>(
         let reason = claimed.last_error.as_deref().unwrap_or("the job was interrupted too often");
         return give_up(&job, &context, claimed.id, holder, reason).await;
     }
+    let run = async {
+        learn_owner(&job_services.services, claimed.org).await;
+        job.run(&context).await
+    };
     let result = tokio::select! {
-        result = on_behalf_of(claimed.org, job.run(&context)) => result,
+        result = on_behalf_of(claimed.org, run) => result,
         () = renew_lease(job_services, claimed.id, holder) => {
             tracing::warn!(job = J::NAME, id = %claimed.id, "the lease of a job was lost; another node runs it now");
             return;
@@ -348,6 +368,10 @@ async fn run_claimed<J: Job>(
         }
         Ok(JobResult::Reschedule(delay)) => {
             jobs::release(&job_services.services.db, claimed.id, holder, now.after(delay), None).await
+        }
+        Ok(JobResult::ContinueWith { payload, delay }) => {
+            let due = now.after(delay);
+            jobs::continue_with(&job_services.services.db, claimed.id, holder, &payload, due).await
         }
         Err(failure) if claimed.attempts >= J::MAX_ATTEMPTS => {
             return give_up(&job, &context, claimed.id, holder, &failure.0).await;

@@ -1,5 +1,6 @@
 //! Runs an eval: judges the pending items in batches and records the outcome of each. After an interruption it
-//! continues with the pending items, so that each item has exactly one result.
+//! continues with the pending items, so that each item has exactly one result. A run whose items were never complete is
+//! deleted instead.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use gateway_store::evals::{
     self as store, ItemOutcome, NewEvalResult, PendingSize, Run, RunEnd, RunItem, RunStatus,
 };
 use gateway_store::faults::{KillPoint, kill_point};
+use gateway_store::partial_deletion::RowsToDelete;
 use gateway_store::{StoreError, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -23,6 +25,7 @@ use crate::compute::WaitLimits;
 use crate::evals::target::{self, Case, Target};
 use crate::evals::{self, EvalDefinition, ModelCaller, NoVerdict};
 use crate::memory::{MemoryAccount, MemoryExhausted, Reservation};
+use crate::slices;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunEval {
@@ -42,6 +45,7 @@ const MAX_CONCURRENT_CALLS: usize = 8;
 /// An item that failed this often counts as an error.
 const MAX_ITEM_ATTEMPTS: i64 = 3;
 const EXPORT_BACKLOG_DELAY: Duration = Duration::from_secs(1);
+const DISCARD_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often a run that takes long is looked up, in case it was cancelled.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Multiplied by the number of failed attempts.
@@ -59,7 +63,7 @@ impl Job for RunEval {
             store::start_run(&job_services.services.db, org, self.run, job_services.services.clock.now())
                 .await?
         else {
-            return Ok(JobResult::Finished);
+            return discard_incomplete(context, self.run).await;
         };
         kill_point(KillPoint::RunStarted);
         let Some(identity) = job_services.models.proxy.access.org_identity(org).await? else {
@@ -110,11 +114,31 @@ impl Job for RunEval {
     }
 
     async fn give_up(&self, context: &JobContext<'_>, reason: &str) -> Result<(), StoreError> {
+        discard(context, self.run).await?;
         let job_services = context.job_services;
         let end =
             RunEnd { status: RunStatus::Failed, error: Some(reason), at: job_services.services.clock.now() };
         store::finish_run(&job_services.services.db, context.org, self.run, end).await
     }
+}
+
+/// Deletes a run if its items were not complete when the request that made it ended.
+async fn discard(context: &JobContext<'_>, run: i64) -> Result<(), StoreError> {
+    let (services, org) = (&context.job_services.services, context.org);
+    if store::doom_incomplete(&services.db, org, run, services.clock.now()).await? {
+        slices::delete_rows(&services.db, org, RowsToDelete::EvalRun(run)).await?;
+        store::delete_incomplete(&services.db, org, run).await?;
+    }
+    Ok(())
+}
+
+/// A failure to delete an incomplete run does not count as an attempt, because nothing else deletes it.
+async fn discard_incomplete(context: &JobContext<'_>, run: i64) -> Result<JobResult, JobError> {
+    if let Err(error) = discard(context, run).await {
+        tracing::debug!(%error, run, "cannot delete an incomplete run yet");
+        return Ok(JobResult::Reschedule(DISCARD_RETRY_DELAY));
+    }
+    Ok(JobResult::Finished)
 }
 
 /// Records the outcomes and enqueues the export of verdicts on log rows. Returns false if the run has already ended.

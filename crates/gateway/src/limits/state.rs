@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway_core::ids::{KeyId, LimitId, OrgId};
 use gateway_core::limits::{
-    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Reading, Shortage, Tightest, Unit,
+    Account, Averages, Demand, Limit, LimitSet, Lru, MAX_BUCKETS, Policy, Shortage, Tightest, Unit,
     WaitQueue, share_left,
 };
 use gateway_core::time::Timestamp;
 
+use super::OrgLimits;
 use super::refusals::Refused;
 use super::waiting::{BucketKey, Waiter};
-use super::{BucketUsage, OrgLimits};
 
 /// Buckets of all limits of an organization on a node.
 const MAX_ORG_BUCKETS: usize = 200_000;
@@ -289,18 +289,15 @@ impl State {
         policies
     }
 
-    pub fn usage(&mut self, limit: LimitId, now: Timestamp) -> Vec<BucketUsage> {
-        let Some(index) = self.index_of(limit, 0) else { return Vec::new() };
-        let mut usage = Vec::new();
-        for (bucket, entry) in self.accounts[index].1.values_mut() {
-            entry.account.refill(now);
-            for reading in entry.account.readings() {
-                let Reading { unit, limit, left, resets_in } = reading;
-                let remaining = left.saturating_add(entry.lease.credit_of(unit));
-                usage.push(BucketUsage::new(bucket, unit, limit, remaining, resets_in));
-            }
-        }
-        usage
+    /// Some buckets of a limit: those of so many subjects behind the first ones. In no order that means anything.
+    pub fn entries_of(
+        &mut self,
+        limit: LimitId,
+        skipped: usize,
+        count: usize,
+    ) -> impl Iterator<Item = (&Arc<str>, &mut Entry)> {
+        let accounts = self.index_of(limit, 0).and_then(|index| self.accounts.get_mut(index));
+        accounts.into_iter().flat_map(move |(_, accounts)| accounts.values_mut().skip(skipped).take(count))
     }
 
     /// Notes how many permits the database counts for this node.

@@ -12,7 +12,7 @@ use gateway_store::faults::DiskCall;
 
 use super::barrier::Pass;
 use super::pacing::Pace;
-use super::spool::{RecentRows, Records, SegmentFile, body_bytes};
+use super::spool::{RecentRows, Records, SegmentFile};
 use super::writer::{DrainError, LogWriter, Progress, blocking, read_some};
 
 /// Rows in one transaction, except at the yielding pace.
@@ -28,8 +28,8 @@ pub(super) struct Gathered {
     bytes: u64,
     /// Each segment with the offset behind its rows.
     ends: Vec<(PathBuf, u64)>,
-    /// Bytes of bodies by organization.
-    bodies: HashMap<OrgId, u64>,
+    /// The same by organization, without rows of earlier processes.
+    by_org: HashMap<OrgId, u64>,
 }
 
 /// What a segment has behind the rows that were read.
@@ -76,7 +76,11 @@ impl LogWriter {
         let bytes = BATCH_BYTES.saturating_sub(gathered.bytes).max(1);
         self.spool.faults().disk(DiskCall::Read)?;
         let (mut found, limit) = match self.spool.take_recent(&segment.path, offset, (rows, bytes)) {
-            RecentRows::Rows(rows, length) => (Records::of_rows(rows, length), length),
+            RecentRows::Rows(rows, lengths) => {
+                let found = Records::of_rows(rows, lengths);
+                let length = found.length;
+                (found, length)
+            }
             RecentRows::StartsAfter(limit) => {
                 (read_some(&segment.path, offset, BATCH_BYTES, limit).await?, limit)
             }
@@ -91,8 +95,8 @@ impl LogWriter {
             blocking(quarantine).await?;
         }
         if self.spool.is_of_this_process(&segment.path) {
-            for row in &found.rows {
-                *gathered.bodies.entry(row.org_id).or_default() += body_bytes(row);
+            for (row, length) in found.rows.iter().zip(&found.lengths) {
+                *gathered.by_org.entry(row.org_id).or_default() += length;
             }
         }
         found.rows.retain(|row| !progress.stored_early.remove(&row.id));
@@ -112,7 +116,7 @@ impl LogWriter {
         gathered: &mut Gathered,
         pass: Pass,
     ) -> Result<(), DrainError> {
-        let Gathered { mut rows, bytes, ends, bodies } = std::mem::take(gathered);
+        let Gathered { mut rows, bytes, ends, by_org } = std::mem::take(gathered);
         let (pace, batch_rows) = (self.pace(progress, pass), self.batch_rows(progress, pass));
         while !rows.is_empty() {
             let left = rows.split_off(rows.len().min(batch_rows));
@@ -124,8 +128,8 @@ impl LogWriter {
             }
         }
         self.spool.mark_stored(bytes);
-        for (org, bytes) in bodies {
-            self.spool.mark_bodies_stored(org, bytes);
+        for (org, bytes) in by_org {
+            self.spool.mark_stored_of(org, bytes);
         }
         progress.offsets.extend(ends);
         Ok(())

@@ -1,12 +1,12 @@
 //! Background maintenance of stored log rows: merges the runs of the search index, indexes rows whose words an earlier
-//! version has put off, and removes rows that are older than their retention.
+//! version has put off, and removes rows that are older than their retention, also from the queues of exports.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::ids::OrgId;
 use gateway_core::time::Timestamp;
-use gateway_store::{Db, StoreError, logs, orgs, verdicts};
+use gateway_store::{Db, StoreError, exports, logs, orgs, verdicts};
 
 use super::pacing::{LoadMonitor, Pace};
 use super::spool::Spool;
@@ -82,6 +82,13 @@ async fn sweep(services: &Arc<Services>, now: Timestamp) -> Result<u64, StoreErr
     let (overrides, verdicts) = state.await.map_err(|error| StoreError::Other(error.to_string()))??;
     let logs = &services.logs_low_priority;
     let removed = logs::sweep(logs, now, days, &overrides).await?;
+    let expired = exports::sweep_expired(logs, now, days, &overrides).await?;
+    if expired > 0 {
+        tracing::warn!(
+            rows = expired,
+            "rows waited for exports for longer than they are kept, and were dropped"
+        );
+    }
     logs::close_days(logs, now).await?;
-    Ok(verdicts + removed)
+    Ok(verdicts + removed + expired)
 }

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gateway_core::fair_share::{ShareRule, Use};
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LogRow};
 use gateway_store::faults::{DiskCall, Faults};
@@ -25,7 +24,6 @@ use gateway_store::faults::{DiskCall, Faults};
 use super::barrier::ReadBarrier;
 use marker::Marker;
 use org_bytes::OrgBytes;
-pub use org_bytes::body_bytes;
 use recent::RecentBuffer;
 pub use recent::RecentRows;
 pub use record::{Records, read_records};
@@ -33,9 +31,6 @@ pub use set_aside::SetAside;
 
 /// A segment of this size is closed. The writer deletes it once its rows are stored.
 const SEGMENT_BYTES: u64 = 8 << 20;
-/// One part of so many of the limit is left by an organization that is alone: for rows without bodies, and for the bodies
-/// of the next organization.
-const RESERVED_PART: u64 = 8;
 /// The number of a lane's open segment if it has none.
 const NO_SEGMENT: u64 = u64::MAX;
 /// The size of all copies in memory of spooled rows.
@@ -61,7 +56,7 @@ pub struct Spool {
     first_segment: u64,
     /// Bytes on disk that are not stored yet.
     pending_bytes: AtomicU64,
-    /// Of bodies that this process appended, by organization.
+    /// Of rows that this process appended, by organization.
     org_bytes: OrgBytes,
     /// Rows that the disk rejected, and their number.
     unspooled: Mutex<VecDeque<LogRow>>,
@@ -106,9 +101,9 @@ pub struct SegmentFile {
 }
 
 impl Spool {
-    /// An organization alone keeps its bodies up to seven eighths of `limit` bytes. While others have bodies that are not
-    /// stored yet, those of an organization with more than its share are shed before, and one with little keeps its own up
-    /// to the limit. Above twice the limit whole rows are shed.
+    /// An organization alone keeps its bodies up to seven eighths of `limit` bytes. While others have rows that are not
+    /// stored yet, the bodies of an organization with more than its share are shed before, and one with little keeps its own
+    /// up to the limit. Above twice the limit whole rows are shed.
     pub fn open(directory: PathBuf, lanes: usize, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let lock = File::create(directory.join("lock"))?;
@@ -153,23 +148,17 @@ impl Spool {
             self.shed_rows.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if !self.has_room_for_bodies(&row, pending) {
+        let bytes = body_bytes(&row);
+        if bytes > 0 && !self.org_bytes.has_room(row.org_id, bytes, (pending, self.limit)) {
             self.shed(&mut row);
         }
         let (number, org) = (lane % self.lanes.len(), row.org_id);
         let mut lane = self.lanes[number].lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = body_bytes(&row);
-        // Before the writer can read the row.
-        self.org_bytes.add(org, bytes);
         let mut written = self.write(number, &mut lane, &row);
-        if written.is_err() && bytes > 0 {
+        if written.is_err() && body_bytes(&row) > 0 {
             // A disk that is nearly full may still accept the row without its bodies.
             self.shed(&mut row);
             written = self.write(number, &mut lane, &row);
-        }
-        let kept = if written.is_ok() { body_bytes(&row) } else { 0 };
-        if kept < bytes {
-            self.org_bytes.subtract(org, bytes - kept);
         }
         let is_in_memory = match written {
             Ok(span) => {
@@ -192,20 +181,6 @@ impl Spool {
             }
         };
         self.barrier.appended(number, org, is_in_memory);
-    }
-
-    /// What waits of an organization must not cost others their bodies.
-    fn has_room_for_bodies(&self, row: &LogRow, pending: u64) -> bool {
-        let bytes = body_bytes(row);
-        if bytes == 0 {
-            return true;
-        }
-        let own = self.org_bytes.of(row.org_id);
-        let for_one = self.limit - self.limit / RESERVED_PART;
-        if self.org_bytes.is_only(own) && pending.saturating_add(bytes) <= for_one {
-            return true;
-        }
-        ShareRule::SPOOLED_BODIES.admits(Use { total: self.limit, used: pending, own }, bytes)
     }
 
     /// The faults that tests inject into the disk.
@@ -270,8 +245,8 @@ impl Spool {
         segment_number(segment).is_some_and(|number| number >= self.first_segment)
     }
 
-    /// Bodies of an organization are stored, or dropped.
-    pub fn mark_bodies_stored(&self, org: OrgId, bytes: u64) {
+    /// So many of them are of an organization.
+    pub fn mark_stored_of(&self, org: OrgId, bytes: u64) {
         self.org_bytes.subtract(org, bytes);
     }
 
@@ -333,6 +308,23 @@ impl Spool {
 
     fn write(&self, number: usize, lane: &mut Lane, row: &LogRow) -> std::io::Result<RecordSpan> {
         let length = record::encode(row, &self.marker, &mut lane.buffer)?;
+        // Before the writer can read the row.
+        self.org_bytes.add(row.org_id, length);
+        let written = self.write_encoded(number, lane, row, length);
+        if written.is_err() {
+            self.org_bytes.subtract(row.org_id, length);
+        }
+        written
+    }
+
+    /// Writes the row whose record begins with what the buffer of the lane has.
+    fn write_encoded(
+        &self,
+        number: usize,
+        lane: &mut Lane,
+        row: &LogRow,
+        length: u64,
+    ) -> std::io::Result<RecordSpan> {
         let segment = match &mut lane.segment {
             Some(segment) => segment,
             none => none.insert(self.new_segment(number)?),
@@ -377,6 +369,10 @@ impl Spool {
     fn recent(&self, lane: usize) -> MutexGuard<'_, RecentBuffer> {
         self.recent[lane].lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn body_bytes(row: &LogRow) -> u64 {
+    (row.request.len() + row.response.len()) as u64
 }
 
 fn segment_paths(directory: &Path) -> std::io::Result<Vec<PathBuf>> {

@@ -95,6 +95,7 @@ impl Mcp {
     pub fn new(services: Arc<Services>, proxy: Arc<ProxyState>, cluster: Arc<Cluster>) -> Option<Self> {
         let config = &services.config;
         let (master_key, accepted) = (&config.master_key, &config.master_keys_accepted);
+        let owners = Arc::clone(services.db.owners());
         Some(Self {
             identity: IdentityKey::new(master_key, accepted, config.public_url.clone())?,
             session_vault: DailyVault::new(&services.config.master_key, "mcp-session")?,
@@ -107,10 +108,10 @@ impl Mcp {
             ended_sessions: Mutex::new(OrgLru::new(ENDED_SESSIONS)),
             prompt_variables: Mutex::new(OrgLru::new(PROMPT_VARIABLES)),
             skill_manifests: Mutex::new(OrgLru::new(SKILL_MANIFESTS)),
-            calls: FairSlots::new(CALLS),
-            openings: FairSlots::new(OPENINGS),
-            streams: FairSlots::new(STREAMS),
-            followed: FairSlots::new(FOLLOWED),
+            calls: FairSlots::new(CALLS, &owners),
+            openings: FairSlots::new(OPENINGS, &owners),
+            streams: FairSlots::new(STREAMS, &owners),
+            followed: FairSlots::new(FOLLOWED, &owners),
             shared_streams: SharedStreams::default(),
             subscribed: Mutex::new(OrgLru::new(SUBSCRIBED)),
             running: call::Running::default(),

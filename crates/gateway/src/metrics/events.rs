@@ -1,15 +1,18 @@
-//! Counts of what happens on the way of a request, by causes that the code knows: no label is chosen by a tenant.
+//! Counts of what happens on the way of a request, by causes that the code knows. Tenants choose no label but the names of
+//! their limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use gateway_core::histogram::{Histogram, HistogramReading};
+use gateway_core::ids::OrgId;
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::providers::{self, Provider};
 
 use super::exposition::{Exposition, Family, Kind, Unit};
+use super::leaves_room;
 
 /// Upper bounds of the buckets of a stage, in microseconds.
 const STAGE_BUCKETS: [u64; 12] =
@@ -160,9 +163,15 @@ pub struct Events {
     auth_failures: Counts<{ AUTH_FAILURES.len() }>,
     /// The codes are constants of the program.
     errors: RwLock<BTreeMap<(Surface, &'static str), AtomicU64>>,
-    /// By the name of the limit.
-    limit_refusals: RwLock<BTreeMap<String, u64>>,
+    limit_refusals: RwLock<LimitRefusals>,
     queue: Histogram,
+}
+
+#[derive(Default)]
+struct LimitRefusals {
+    by_name: BTreeMap<String, u64>,
+    /// How many names each organization was the first to use.
+    names_of: HashMap<OrgId, usize>,
 }
 
 impl Default for Events {
@@ -181,15 +190,21 @@ impl Default for Events {
 }
 
 impl Events {
-    /// A limit refused a call.
-    pub fn limit_refused(&self, name: &str) {
+    /// A limit of an organization refused a call.
+    pub fn limit_refused(&self, org: OrgId, name: &str) {
         let mut refusals = self.limit_refusals.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = refusals.get_mut(name) {
+        let LimitRefusals { by_name, names_of } = &mut *refusals;
+        if let Some(count) = by_name.get_mut(name) {
             *count += 1;
             return;
         }
-        let name = if refusals.len() < MAX_LIMIT_NAMES { name } else { OTHER_LIMITS };
-        *refusals.entry(name.to_owned()).or_default() += 1;
+        let own = names_of.get(&org).copied().unwrap_or(0);
+        if leaves_room(MAX_LIMIT_NAMES, by_name.len(), own) {
+            names_of.insert(org, own + 1);
+            by_name.insert(name.to_owned(), 1);
+        } else {
+            *by_name.entry(OTHER_LIMITS.to_owned()).or_default() += 1;
+        }
     }
 
     /// A call waited for its limits.
@@ -246,9 +261,11 @@ impl Events {
         }
         let help = "Calls that a limit refused, by the name of the limit.";
         let mut family = out.family("gateway_limit_refused", Kind::Counter, help);
-        for (name, count) in &*self.limit_refusals.read().unwrap_or_else(PoisonError::into_inner) {
+        let refusals = self.limit_refusals.read().unwrap_or_else(PoisonError::into_inner);
+        for (name, count) in &refusals.by_name {
             family.sample(&[("name", name)], count);
         }
+        drop(refusals);
         let help = "Time that calls waited for their limits.";
         let mut family = out.family("gateway_queue_seconds", Kind::Histogram, help);
         family.histogram(&[], &self.queue.read(), Unit::Seconds, &[]);
@@ -387,6 +404,30 @@ mod tests {
             r#"gateway_upstream_retries_total{reason="next_credential"} 1"#,
             r#"gateway_upstream_skipped_total{provider="groq"} 1"#,
             "gateway_upstream_failovers_total 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_limits_of_one_organization_leave_names_to_those_of_others() {
+        let (events, orgs) = (Events::default(), [1, 2, 3].map(|id| OrgId(uuid::Uuid::from_u128(id))));
+        for org in &orgs[..2] {
+            for number in 0..MAX_LIMIT_NAMES {
+                events.limit_refused(*org, &format!("{org}-{number}"));
+            }
+        }
+        events.limit_refused(orgs[2], "mine");
+        events.limit_refused(orgs[2], "mine");
+        let mut out = Exposition::new(Format::Prometheus);
+        events.write(&mut out);
+        let text = out.finish();
+        let names = text.lines().filter(|line| line.starts_with("gateway_limit_refused_total{"));
+        // Half of the names, half of the rest, one more, and one for all others.
+        assert_eq!(names.count(), 250 + 125 + 1 + 1);
+        for line in [
+            r#"gateway_limit_refused_total{name="mine"} 2"#,
+            r#"gateway_limit_refused_total{name="other"} 625"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

@@ -12,6 +12,7 @@ use gateway_core::logs::LogRow;
 use gateway_core::otlp::parse_traceparent;
 
 use super::exposition::{Exemplar, Exposition, Kind, Unit};
+use super::leaves_room;
 
 /// Upper bounds of the latency buckets, in microseconds.
 const LATENCY_BUCKETS: [u64; 12] = [
@@ -20,8 +21,6 @@ const LATENCY_BUCKETS: [u64; 12] = [
 ];
 /// Distinct label sets.
 pub(super) const MAX_SERIES: usize = 2_000;
-/// The most label sets of one organization, so that it leaves room for others.
-pub(super) const MAX_SERIES_OF_ORG: usize = MAX_SERIES / 2;
 /// Longer names of providers and models are not labels.
 const MAX_LABEL_BYTES: usize = 128;
 /// The provider and model of requests whose own label set is not tracked.
@@ -188,7 +187,8 @@ fn borrowed(labels: &LabelValues) -> [(&str, &str); 3] {
 
 impl Tracked {
     fn has_room(&self, max_series: usize, org: OrgId) -> bool {
-        self.series.len() < max_series && self.by_org.get(&org).is_none_or(|count| *count < MAX_SERIES_OF_ORG)
+        let own = self.by_org.get(&org).copied().unwrap_or(0);
+        leaves_room(max_series, self.series.len(), own)
     }
 }
 

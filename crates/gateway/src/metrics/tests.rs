@@ -3,7 +3,7 @@
 use super::*;
 use crate::log::spool::tests::row;
 use crate::metrics::node::SpoolState;
-use crate::metrics::requests::{MAX_SERIES_OF_ORG, OVERFLOW};
+use crate::metrics::requests::OVERFLOW;
 use gateway_core::logs::Tokens;
 use gateway_store::fair_slots::SlotStats;
 
@@ -64,7 +64,8 @@ fn requests_of_all_threads_are_added_up() {
 
 #[test]
 fn known_series_go_on_counting_when_new_ones_are_folded_together() {
-    let metrics = Metrics::with_max_series(2, 3);
+    // Half of them for one organization.
+    let metrics = Metrics::with_max_series(2, 6);
     for lane in 0..2 {
         for model in 0..10 {
             metrics.count(lane, &request("openai", Some(&format!("model-{model}")), 200));
@@ -118,7 +119,7 @@ fn names_of_providers_do_not_add_series_without_bound() {
     for number in 0..MAX_SERIES + 500 {
         let mut row = request(&format!("provider-{number}"), Some(&format!("m-{number}")), 200);
         // One organization alone may not use all series.
-        row.org_id = uuid::Uuid::from_u128(number as u128 % 2).into();
+        row.org_id = uuid::Uuid::from_u128(number as u128).into();
         metrics.count(number, &row);
         metrics.count(number, &request("openai", None, 200));
     }
@@ -133,18 +134,27 @@ fn names_of_providers_do_not_add_series_without_bound() {
 }
 
 #[test]
-fn one_organization_leaves_series_to_others() {
+fn organizations_that_use_many_series_leave_some_to_others() {
     let metrics = Metrics::new(1);
-    for number in 0..MAX_SERIES {
-        metrics.count(0, &request("mine", Some(&format!("model-{number}")), 200));
+    for org in [7, 8] {
+        for number in 0..MAX_SERIES {
+            let mut row = request(&format!("provider-{org}"), Some(&format!("model-{number}")), 200);
+            row.org_id = uuid::Uuid::from_u128(org).into();
+            metrics.count(0, &row);
+        }
     }
     metrics.count(0, &request("mine", Some(&"m".repeat(200)), 200));
     let mut other = request("openai", Some("gpt-4o"), 200);
-    other.org_id = uuid::Uuid::from_u128(2).into();
+    other.org_id = uuid::Uuid::from_u128(9).into();
     metrics.count(0, &other);
     let text = text_of(&metrics, &NodeState::default());
     has_line(&text, r#"gateway_requests_total{provider="openai",model="gpt-4o",status="200"} 1"#);
-    let folded = MAX_SERIES - MAX_SERIES_OF_ORG + 1;
+    let series_of = |org: u128| {
+        let start = format!(r#"gateway_requests_total{{provider="provider-{org}","#);
+        text.lines().filter(|line| line.starts_with(&start)).count()
+    };
+    assert_eq!((series_of(7), series_of(8)), (MAX_SERIES / 2, MAX_SERIES / 4));
+    let folded = 2 * MAX_SERIES - MAX_SERIES / 2 - MAX_SERIES / 4 + 1;
     has_line(
         &text,
         &format!(r#"gateway_requests_total{{provider="other",model="other",status="200"}} {folded}"#),

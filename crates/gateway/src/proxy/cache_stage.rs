@@ -248,7 +248,8 @@ pub fn respond_from_cache(
     if plan.directives.wants_cost {
         cost::insert(&mut headers, record.cost_so_far());
     }
-    let content = BufferedContent { raw: entry.body.clone(), body: entry.body.clone(), chunks };
+    let (raw, body) = (entry.body.clone(), entry.body.clone());
+    let content = BufferedContent { raw, body, chunks, meter: None };
     let content = ResponseContent::Buffered(content);
     let body = MeteredBody::new(&Attempt::new(plan, 0), &headers, content, record, None);
     let mut response = Response::new(Body::new(body));

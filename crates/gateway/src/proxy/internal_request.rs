@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway_core::json::append_member;
 use gateway_core::llm::ClientFormat;
 use gateway_core::logs::LogSource;
@@ -17,7 +17,7 @@ use http_body_util::{BodyExt as _, Limited};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::content_decoding::ContentCodings;
+use super::content_decoding::{ContentCodings, TextBody};
 use super::context::RequestContext;
 use super::inbound::Inbound;
 use super::origin::{CallOrigin, CallSummary};
@@ -153,7 +153,11 @@ impl Proxy<'_> {
             log_id: log_id.unwrap_or_default(),
             status: head.status,
             is_stream: content_type.starts_with(b"text/event-stream"),
-            body: decoded(ContentCodings::from_headers(&head.headers).unwrap_or_default(), body),
+            body: TextBody::of(
+                ContentCodings::from_headers(&head.headers).unwrap_or_default(),
+                body,
+                MAX_RESPONSE_BYTES as u64,
+            ),
             summary,
         })
     }
@@ -172,18 +176,6 @@ async fn read_response(body: Body, memory: Reservation) -> ApiResult<Bytes> {
         }
     }
     Ok(whole.finish())
-}
-
-/// The body as text. What cannot be decoded is left out, as if the provider had not sent it.
-fn decoded(codings: ContentCodings, body: Body) -> Body {
-    let Some(mut decoder) = codings.decoder(MAX_RESPONSE_BYTES as u64) else { return body };
-    Body::new(body.map_frame(move |frame| {
-        frame.map_data(|chunk: Bytes| {
-            let mut text = BytesMut::new();
-            let _ = decoder.feed(&chunk, &mut |piece| text.extend_from_slice(piece));
-            text.freeze()
-        })
-    }))
 }
 
 /// The provider of an internal request.

@@ -1,6 +1,8 @@
 //! The response pipeline: meter, translate, record for the cache, filter. Built once per response; every byte of every
 //! response passes through it, from a provider or from the cache.
 
+pub mod decoding;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -11,15 +13,16 @@ use rust_decimal::Decimal;
 
 use super::attempt::{Attempt, UsageChunk};
 use super::cache_stage::CacheRecorder;
-use super::content_decoding::ContentDecoder;
 use super::cost;
 use super::record::{Record, StreamFailure};
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
+use decoding::{Decoding, NO_TIME};
 
 pub struct Pipeline {
-    /// Decodes a compressed response for the other stages.
-    decoder: Option<Box<ContentDecoder>>,
+    decoding: Decoding,
+    /// The translation ended because the gateway had no time to decode the rest. The provider is not to blame.
+    gave_up: bool,
     meter: MeterStage,
     translate: TranslateStage,
     cache: Option<Box<CacheRecorder>>,
@@ -28,9 +31,6 @@ pub struct Pipeline {
     /// Known once the response is complete, if it is wanted.
     cost: Option<Decimal>,
 }
-
-/// More of a response is not decoded, and not metered.
-const MAX_DECODED_BYTES: u64 = 256 << 20;
 
 impl Pipeline {
     /// The pipeline for a response, and the source of its bytes. `is_event_stream`: the caller receives an SSE stream
@@ -42,14 +42,14 @@ impl Pipeline {
         cache: Option<CacheRecorder>,
         is_event_stream: bool,
     ) -> (Self, BodySource) {
-        let mut decoder = None;
+        let mut decoding = Decoding::Plain;
         let (source, translator, is_metered) = match content {
             ResponseContent::Streaming { source, codings, translator } => {
-                decoder = codings.decoder(MAX_DECODED_BYTES).map(Box::new);
+                decoding = Decoding::of(codings);
                 (source, translator, false)
             }
             ResponseContent::Buffered(content) => {
-                record.meter_chunk(&content.raw);
+                record.meter_whole(&content.raw, content.meter.map(|meter| *meter));
                 (BodySource::Chunks(content.chunks), None, true)
             }
         };
@@ -61,7 +61,8 @@ impl Pipeline {
             (attempt.usage_chunk == UsageChunk::Ours || is_for_cache) && !plan.directives.wants_cost;
         let has_cost = is_event_stream && cost::is_in_events(plan, attempt.wire_format());
         let pipeline = Self {
-            decoder,
+            decoding,
+            gave_up: false,
             meter: MeterStage { record: Some(Box::new(record)), is_done: is_metered },
             translate: translator.map_or(TranslateStage::Passthrough, TranslateStage::Stream),
             cache: cache.map(Box::new),
@@ -78,43 +79,29 @@ impl Pipeline {
         (pipeline, source)
     }
 
-    /// Processes a chunk of the source; `out` receives what the caller gets.
+    /// Processes a chunk of the source; `out` receives what the caller gets. Of a compressed chunk it may be only a part:
+    /// then `is_decoding`, and nothing else may be fed until `decode_part` has done the rest.
     pub fn feed(&mut self, chunk: Bytes, out: &mut VecDeque<Bytes>) {
-        if self.decoder.is_some() {
-            return self.feed_encoded(chunk, out);
+        match &mut self.decoding {
+            Decoding::Plain => {}
+            Decoding::Encoded(encoded) => {
+                encoded.begin(chunk);
+                self.meter.begin();
+                if self.is_ordinary() {
+                    self.decode_part(out);
+                }
+                return;
+            }
+            Decoding::Ended => {
+                if !self.is_translated() {
+                    out.push_back(chunk);
+                }
+                return;
+            }
         }
         self.meter.feed(&chunk);
         let chunk = self.translate.feed(chunk);
         self.forward(chunk, out);
-    }
-
-    /// The stages read what is decoded of the chunk. Without a translation the caller receives the chunk itself.
-    fn feed_encoded(&mut self, chunk: Bytes, out: &mut VecDeque<Bytes>) {
-        let Self { decoder: Some(decoder), meter, translate, cache, .. } = self else { return };
-        let is_translated = !matches!(translate, TranslateStage::Passthrough);
-        let mut translated = Vec::new();
-        let decoded = decoder.feed(&chunk, &mut |piece| {
-            meter.feed(piece);
-            if is_translated {
-                translated.extend_from_slice(&translate.feed(Bytes::copy_from_slice(piece)));
-            } else if let Some(cache) = cache {
-                cache.feed(piece);
-            }
-        });
-        if decoded.is_err() {
-            if let TranslateStage::Stream(translator) = translate {
-                translator.fail("provider_error", "the provider's stream cannot be decoded", &mut translated);
-            }
-            meter.stop();
-            if let Some(cache) = cache.take() {
-                cache.abandon();
-            }
-        }
-        if is_translated {
-            self.forward(translated.into(), out);
-        } else {
-            out.push_back(chunk);
-        }
     }
 
     /// Returns true if the caller has been sent an error in place of the rest of the response.
@@ -136,8 +123,14 @@ impl Pipeline {
         let record = self.meter.record.take();
         let cache = self.cache.take();
         if let Some(message) = failure {
-            if let Some(record) = record {
-                record.fail_translation(&message);
+            match record {
+                Some(record) if self.gave_up => record.fail_stream(&StreamFailure {
+                    code: NO_TIME.code,
+                    message: &message,
+                    is_targets_fault: false,
+                }),
+                Some(record) => record.fail_translation(&message),
+                None => {}
             }
             if let Some(cache) = cache {
                 cache.abandon();
@@ -189,11 +182,25 @@ impl MeterStage {
         self.record.as_ref()?.cost_so_far()
     }
 
+    /// The first bytes have arrived, of which nothing may be read.
+    fn begin(&mut self) {
+        if let Some(record) = &mut self.record
+            && !self.is_done
+        {
+            record.note_first_byte();
+        }
+    }
+
     /// The rest of the response cannot be read.
     fn stop(&mut self) {
         if let Some(record) = &mut self.record {
             record.stop_metering();
         }
+    }
+
+    /// What follows is metered or kept for the log.
+    fn reads_on(&self) -> bool {
+        !self.is_done && self.record.as_ref().is_some_and(|record| record.reads_on())
     }
 
     fn feed(&mut self, chunk: &[u8]) {

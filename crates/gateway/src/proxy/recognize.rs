@@ -17,7 +17,8 @@ use super::validate::next_chunk;
 
 /// Blanks in front of the content are read up to this length.
 const MAX_START: usize = 64 << 10;
-const MAX_DECODED_START: u64 = 1 << 20;
+/// Both layers of a body with two codings count.
+const MAX_DECODED_START: u64 = 4 * MAX_START as u64;
 
 /// Returns the response with the framing of its content.
 pub async fn recognize(
@@ -35,10 +36,12 @@ pub async fn recognize(
     };
     let is_readable = ContentCodings::from_headers(&head.headers).is_some();
     let mut decoder = codings.decoder(MAX_DECODED_START);
-    let (mut chunks, mut start) = (VecDeque::new(), Vec::new());
+    let (mut chunks, mut received, mut start) = (VecDeque::new(), 0, Vec::new());
     let mut framing = BodyFraming::Opaque;
     while is_readable
         && start.len() < MAX_START
+        // Very many compressed bytes may become nothing.
+        && received < MAX_START
         && let Some(chunk) = next_chunk(&mut body, deadline).await?
     {
         let decoded = if let Some(decoder) = &mut decoder {
@@ -47,6 +50,7 @@ pub async fn recognize(
             start.extend_from_slice(&chunk);
             Ok(())
         };
+        received += chunk.len();
         chunks.push_back(chunk);
         if let Some(found) = BodyFraming::sniff(&start) {
             framing = found;

@@ -5,6 +5,7 @@ mod attempts;
 mod cache;
 mod copies;
 mod limits;
+mod metering;
 mod row;
 mod timing;
 
@@ -294,24 +295,6 @@ impl Record {
         self.timing.head_at = Some(now);
         self.timing.upstream = self.attempts.started().map(|started| now - started);
         self.attempts.set_status(status);
-    }
-
-    /// Meters a chunk as the provider sent it.
-    pub fn meter_chunk(&mut self, chunk: &[u8]) {
-        if self.timing.ttft_ms.is_none() {
-            self.timing.ttft_ms = Some(millis_since(self.timing.started));
-            self.attempts.set_first_byte();
-        }
-        if let Some(meter) = &mut self.response.meter {
-            meter.feed(chunk);
-        }
-        self.copies.append_response(chunk);
-    }
-
-    /// The rest of the response cannot be decoded.
-    pub fn stop_metering(&mut self) {
-        self.response.is_partly_metered = true;
-        self.copies.set_response_truncated();
     }
 
     /// The response is complete. Returns the usage.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use gateway_core::llm::ClientFormat;
@@ -21,6 +21,7 @@ use super::attempt::Attempt;
 use super::cache_stage::CacheRecorder;
 use super::cost;
 use super::pipeline::Pipeline;
+use super::pipeline::decoding::{Away, NextTurn, Returned, Turn};
 use super::record::{Record, StreamFailure};
 use super::response_format::ResponseContent;
 use super::validate::IDLE_TIMEOUT;
@@ -29,6 +30,8 @@ use crate::outbound::http1::ConnectionError;
 use crate::outbound::pool::UpstreamBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+const TOO_LATE: &str = "the request exceeded its timeout";
 
 /// Where the bytes of a response come from.
 pub enum BodySource {
@@ -80,7 +83,15 @@ fn total_length(chunks: &VecDeque<Bytes>) -> u64 {
 
 pub struct MeteredBody {
     source: BodySource,
-    pipeline: Pipeline,
+    /// None while it is away.
+    pipeline: Option<Pipeline>,
+    away: Option<Away>,
+    /// The next part waits for a thread for computation.
+    turn: Option<NextTurn>,
+    /// A chunk has been decoded in part: other tasks of the thread go on before the rest.
+    yields: bool,
+    /// The length of the chunk that is being decoded.
+    held: u64,
     /// Chunks that wait to be sent.
     ready: VecDeque<Bytes>,
     is_event_stream: bool,
@@ -117,7 +128,11 @@ impl MeteredBody {
         let (pipeline, source) = Pipeline::new(attempt, content, record, cache, is_event_stream);
         let mut body = Self {
             source,
-            pipeline,
+            pipeline: Some(pipeline),
+            away: None,
+            turn: None,
+            yields: false,
+            held: 0,
             ready: VecDeque::new(),
             is_event_stream,
             client_format: attempt.plan.directives.client_format,
@@ -139,8 +154,22 @@ impl MeteredBody {
     }
 
     fn process(&mut self, chunk: Bytes) {
-        self.pipeline.feed(chunk, &mut self.ready);
-        if self.pipeline.has_failed() {
+        self.held = chunk.len() as u64;
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.feed(chunk, &mut self.ready);
+        }
+        self.after_part();
+    }
+
+    /// A chunk, or a part of one, has been processed.
+    fn after_part(&mut self) {
+        let Some(pipeline) = &self.pipeline else { return };
+        if pipeline.is_decoding() {
+            self.yields = true;
+            return;
+        }
+        self.held = 0;
+        if pipeline.has_failed() {
             // Nothing more can follow, so the provider need not send it.
             self.source = BodySource::Chunks(VecDeque::new());
         }
@@ -149,12 +178,87 @@ impl MeteredBody {
         }
     }
 
+    fn is_decoding(&self) -> bool {
+        self.away.is_some() || self.pipeline.as_ref().is_some_and(Pipeline::is_decoding)
+    }
+
+    /// Goes on with a chunk that has been decoded in part: on this thread, unless it grows by more than ordinary ones.
+    fn decode_on(&mut self) {
+        if let Some(pipeline) = &mut self.pipeline
+            && pipeline.is_ordinary()
+        {
+            pipeline.decode_part(&mut self.ready);
+            return self.after_part();
+        }
+        let time_left = self.deadline.saturating_duration_since(Instant::now());
+        self.turn = self.pipeline.as_ref().map(|pipeline| pipeline.turn(time_left));
+    }
+
+    /// It is the turn of the next part, or the wait for it is given up.
+    fn begin_turn(&mut self, turn: Option<Turn>) {
+        self.turn = None;
+        // Waiting for a turn is not the provider's silence.
+        self.last_data = Instant::now();
+        match turn {
+            Some(turn) => self.away = self.pipeline.take().map(|pipeline| pipeline.decode_elsewhere(turn)),
+            None => self.stop_decoding(),
+        }
+    }
+
+    /// There is no time to decode the rest. A caller of the provider's own bytes gets them all the same.
+    fn stop_decoding(&mut self) {
+        let Some(pipeline) = &mut self.pipeline else { return };
+        if pipeline.is_translated() && Instant::now() >= self.deadline {
+            let (code, message) = ("provider_timeout", TOO_LATE);
+            self.error = self.fail(&StreamFailure { code, message, is_targets_fault: false });
+            return;
+        }
+        pipeline.give_up_decoding(&mut self.ready);
+        self.after_part();
+    }
+
+    /// The pipeline is back.
+    fn take_back(&mut self, returned: Returned) {
+        self.away = None;
+        self.last_data = Instant::now();
+        if let Ok((pipeline, out)) = returned {
+            self.pipeline = Some(pipeline);
+            self.ready.extend(out);
+            self.after_part();
+        } else {
+            // Its record is closed.
+            self.is_finished = true;
+            self.held = 0;
+            self.error = Some("the gateway failed to decode the response".into());
+        }
+    }
+
+    /// The next step of a chunk that has been decoded in part.
+    fn poll_decoding(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(turn) = &mut self.turn {
+            let turn = ready!(turn.as_mut().poll(context));
+            self.begin_turn(turn);
+        } else if let Some(away) = &mut self.away {
+            let returned = ready!(Pin::new(away).poll(context));
+            self.take_back(returned);
+        } else if Instant::now() >= self.deadline {
+            self.stop_decoding();
+        } else if std::mem::take(&mut self.yields) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        } else {
+            self.decode_on();
+        }
+        Poll::Ready(())
+    }
+
     /// The source has ended. The log row is written before the last bytes are sent.
     fn finish(&mut self) {
         self.is_finished = true;
-        self.pipeline.finish(&mut self.ready);
+        let Some(pipeline) = &mut self.pipeline else { return };
+        pipeline.finish(&mut self.ready);
         if self.has_trailer {
-            self.trailers = cost::trailers(self.pipeline.cost());
+            self.trailers = cost::trailers(pipeline.cost());
         }
     }
 
@@ -163,7 +267,8 @@ impl MeteredBody {
     fn fail(&mut self, failure: &StreamFailure<'_>) -> Option<BoxError> {
         let StreamFailure { code, message, .. } = *failure;
         self.is_finished = true;
-        let error_event = self.pipeline.fail(failure);
+        self.held = 0;
+        let error_event = self.pipeline.as_mut().and_then(|pipeline| pipeline.fail(failure));
         if !self.is_event_stream {
             return Some(message.to_owned().into());
         }
@@ -185,7 +290,7 @@ impl MeteredBody {
             let (due, message) = if idle_deadline < self.deadline {
                 (idle_deadline, "the provider sent no data within the idle timeout")
             } else {
-                (self.deadline, "the request exceeded its timeout")
+                (self.deadline, TOO_LATE)
             };
             if Instant::now() >= due {
                 return Some(message);
@@ -229,6 +334,13 @@ impl Body for MeteredBody {
             if this.is_finished {
                 return Poll::Ready(None);
             }
+            if this.is_decoding() {
+                ready!(this.poll_decoding(context));
+                if this.error.is_some() {
+                    return flush_first(context);
+                }
+                continue;
+            }
             let (code, message, is_targets_fault) = match this.source.poll(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     this.last_data = Instant::now();
@@ -271,7 +383,7 @@ impl Body for MeteredBody {
         if self.is_event_stream {
             return SizeHint::default();
         }
-        let buffered = total_length(&self.ready);
+        let buffered = total_length(&self.ready) + self.held;
         match self.source.size_hint().exact() {
             _ if self.is_finished => SizeHint::with_exact(buffered),
             Some(rest) => SizeHint::with_exact(buffered + rest),

@@ -10,14 +10,16 @@ use bytes::Bytes;
 use gateway_core::llm::aggregate::{self, AggregateError};
 use gateway_core::llm::failure::AttemptOutcome;
 use gateway_core::llm::translate::{StreamTranslator, UnreadableResponse};
-use gateway_core::llm::{BodyFraming, WireFormat};
+use gateway_core::llm::usage::Meter;
+use gateway_core::llm::{BodyFraming, ProviderFormat, WireFormat};
+use gateway_core::logs::MAX_BODY_BYTES;
 use gateway_core::memory::tree_bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
-use super::content_decoding::ContentCodings;
+use super::content_decoding::{ContentCodings, PART_BYTES, Undecodable, WholeBody};
 use super::context::RequestContext;
 use super::plan::StreamMode;
 use super::response_body::BodySource;
@@ -47,12 +49,14 @@ pub struct BufferedContent {
     pub body: Bytes,
     /// What the caller receives.
     pub chunks: VecDeque<Bytes>,
+    /// Has read what the provider sent. None if that is left to the record.
+    pub meter: Option<Box<Meter>>,
 }
 
 impl BufferedContent {
     fn whole(raw: Bytes, body: Bytes) -> Self {
         let chunks = if body.is_empty() { VecDeque::new() } else { VecDeque::from([body.clone()]) };
-        Self { raw, body, chunks }
+        Self { raw, body, chunks, meter: None }
     }
 
     /// Keeps the memory of what was made of the response until the caller has received it.
@@ -129,22 +133,23 @@ pub async fn convert(
     let UpstreamResponse { mut head, content, .. } = response;
     let codings = content.codings();
     let raw = buffer_body(content.into_source(), deadline, memory).await?;
-    let raw = decoded(codings, raw, memory)?;
+    // The provider has used up its time, and has been paid: what it sent last is still converted.
+    let time_left = || deadline.saturating_duration_since(Instant::now()).max(MIN_CONVERSION_TIME);
+    let raw = decoded(context, codings, raw, time_left()).await?;
     // For the tree that the response becomes, and then for its other form. It belongs to the work, which goes on for a
     // while when the client has gone away.
     let converted = memory.reserve(tree_bytes(&raw))?;
     let conversion = Conversion {
         translation: translation.cloned(),
         ids,
+        provider: attempt.provider().format,
         format,
         framing,
         events_for_caller: caller_streams.then(|| attempt.plan.shows_usage()),
     };
-    // The provider has used up its time, and has been paid: what it sent last is still converted.
-    let time_left = deadline.saturating_duration_since(Instant::now()).max(MIN_CONVERSION_TIME);
     let bytes = raw.len();
-    let converting = move || (conversion.apply(raw), converted);
-    let converting = context.services.compute.run_for_body(org, bytes, time_left, converting);
+    let converting = move || (conversion.metered(raw), converted);
+    let converting = context.services.compute.run_for_body(org, bytes, time_left(), converting);
     let (content, mut converted) = converting.await?;
     let content = content.map_err(unconvertible)?.held_by(&mut converted)?;
     set_content_type(&mut head.headers, if format.is_some() && caller_streams { EVENT_STREAM } else { JSON });
@@ -186,7 +191,7 @@ pub async fn convert_error(
     let UpstreamResponse { mut head, framing, content } = response;
     let codings = content.codings();
     let raw = buffer_body(content.into_source(), deadline, memory).await.unwrap_or_default();
-    let raw = codings.decode_prefix(&raw, MAX_BUFFERED_BYTES as u64);
+    let raw = codings.decode_prefix(&raw, MAX_BODY_BYTES as u64);
     let body = Bytes::from(translation.error(head.status, &raw));
     set_content_type(&mut head.headers, JSON);
     let content = ResponseContent::Buffered(BufferedContent::whole(raw, body));
@@ -205,6 +210,7 @@ fn translate_stream(response: UpstreamResponse, translator: StreamTranslator) ->
 struct Conversion {
     translation: Option<Arc<Translation>>,
     ids: FallbackIds,
+    provider: ProviderFormat,
     /// None: there are no streams of such responses.
     format: Option<WireFormat>,
     framing: BodyFraming,
@@ -218,6 +224,14 @@ enum Unconvertible {
 }
 
 impl Conversion {
+    /// Also meters the response: a large one is read here, and not by the thread of the request.
+    fn metered(&self, raw: Bytes) -> Result<BufferedContent, Unconvertible> {
+        let mut meter = Meter::new(self.provider, self.framing);
+        meter.feed(&raw);
+        let content = self.apply(raw)?;
+        Ok(BufferedContent { meter: Some(Box::new(meter)), ..content })
+    }
+
     fn apply(&self, raw: Bytes) -> Result<BufferedContent, Unconvertible> {
         let Some(format) = self.format else {
             let body = self.body(&raw)?;
@@ -232,7 +246,7 @@ impl Conversion {
             }
             None => VecDeque::from([body.clone()]),
         };
-        Ok(BufferedContent { raw, body, chunks })
+        Ok(BufferedContent { raw, body, chunks, meter: None })
     }
 
     fn body(&self, raw: &Bytes) -> Result<Bytes, Unconvertible> {
@@ -290,21 +304,36 @@ async fn buffer_body(
     Ok(whole.finish())
 }
 
-fn decoded(codings: ContentCodings, body: Bytes, memory: &Arc<MemoryAccount>) -> Result<Bytes, AttemptError> {
-    let Some(mut decoder) = codings.decoder(MAX_BUFFERED_BYTES as u64) else { return Ok(body) };
-    let mut text = HeldBuffer::new(memory.open());
-    let mut appended = Ok(());
-    let result = decoder.feed(&body, &mut |piece| {
-        if appended.is_ok() {
-            appended = text.append(piece);
+/// The text of a body. One that is large when it is decoded is work of the organization.
+async fn decoded(
+    context: RequestContext<'_>,
+    codings: ContentCodings,
+    body: Bytes,
+    time_left: Duration,
+) -> Result<Bytes, AttemptError> {
+    let Some(decoder) = codings.decoder(MAX_BUFFERED_BYTES as u64) else { return Ok(body) };
+    let org = &context.identity.org;
+    let mut decoding = WholeBody::new(decoder, body, org.memory.open());
+    if decoding.decode_some(PART_BYTES).map_err(undecodable)? {
+        return decoding.finish().map_err(undecodable);
+    }
+    let decoding = move || {
+        while !decoding.decode_some(PART_BYTES)? {}
+        decoding.finish()
+    };
+    // How large it becomes is not known before.
+    let decoded = context.services.compute.run_for_body(org.id, MAX_BUFFERED_BYTES, time_left, decoding);
+    decoded.await?.map_err(undecodable)
+}
+
+fn undecodable(error: Undecodable) -> AttemptError {
+    match error {
+        Undecodable::Memory(exhausted) => exhausted.into(),
+        Undecodable::Encoding(error) => {
+            let message = format!("upstream response cannot be decoded: {error}");
+            AttemptError::new(AttemptOutcome::InvalidResponse, message)
         }
-    });
-    appended?;
-    result.and_then(|()| decoder.finish()).map_err(|error| {
-        let message = format!("upstream response cannot be decoded: {error}");
-        AttemptError::new(AttemptOutcome::InvalidResponse, message)
-    })?;
-    Ok(text.finish())
+    }
 }
 
 fn set_content_type(headers: &mut HeaderMap, content_type: HeaderValue) {

@@ -15,6 +15,7 @@ use hyper::body::Body as _;
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
+use super::content_decoding::{ContentDecoder, DecodeError, PART_BYTES};
 use super::response_body::BodySource;
 use super::response_format::ResponseContent;
 use super::upstream::{AttemptError, UpstreamResponse};
@@ -103,26 +104,28 @@ pub async fn buffer_until_valid(
             let response = UpstreamResponse::new(head, BodySource::whole(buffered.finish()));
             return Ok(UpstreamResponse { framing, ..response });
         };
-        let is_readable = match &mut decoder {
+        let metered = match &mut decoder {
             None => {
                 meter.feed(&chunk);
-                true
+                Ok(true)
             }
-            Some(decoder) => decoder.feed(&chunk, &mut |piece| meter.feed(piece)).is_ok(),
+            Some(decoder) => meter_encoded(decoder, &chunk, &mut meter).await,
         };
         if buffered.append(&chunk).is_err() {
             read.push_front(chunk);
             break;
         }
-        if !is_readable && attempt.translation.is_some() {
+        if metered.is_err() && attempt.translation.is_some() {
             let message = "upstream response cannot be decoded";
             return Err(AttemptError::new(AttemptOutcome::InvalidResponse, message));
         }
-        if !is_readable {
-            // Whether the response is valid cannot be known. The caller receives it as it is.
+        // What was decoded of the chunk may be an error, even if the rest of it was not.
+        if framing != BodyFraming::Json && has_content(&meter, watched)? {
             break;
         }
-        if framing != BodyFraming::Json && has_content(&meter, watched)? {
+        if metered != Ok(true) {
+            // Whether the response is valid cannot be known, or takes too much to find out. The caller receives it as it
+            // is.
             break;
         }
     }
@@ -130,6 +133,25 @@ pub async fn buffer_until_valid(
         read.push_front(buffered.finish());
     }
     Ok(UpstreamResponse { framing, ..UpstreamResponse::new(head, BodySource::Prefixed(read, body)) })
+}
+
+/// Feeds the meter with what is decoded of a chunk, part by part. Returns false, before its end, if the response grows by
+/// more than ordinary ones.
+async fn meter_encoded(
+    decoder: &mut ContentDecoder,
+    chunk: &[u8],
+    meter: &mut Meter,
+) -> Result<bool, DecodeError> {
+    decoder.begin(chunk.len());
+    let mut rest = chunk;
+    while !decoder.decode_some(&mut rest, PART_BYTES, &mut |piece| meter.feed(piece))? {
+        if !decoder.is_ordinary() {
+            return Ok(false);
+        }
+        // Other requests of the thread go on in between.
+        tokio::task::yield_now().await;
+    }
+    Ok(true)
 }
 
 /// The next chunk of a response body; None at the end.

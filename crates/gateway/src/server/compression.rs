@@ -67,7 +67,7 @@ pub async fn compress(
     Response::from_parts(head, Body::from(compressed))
 }
 
-fn is_compressible(response: &Response) -> bool {
+pub(super) fn is_compressible(response: &Response) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let size = response.body().size_hint().exact();
     content_type.starts_with(b"application/json")

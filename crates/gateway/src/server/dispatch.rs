@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
 use super::client::{REQUEST_ID, client_address, given_request_id, is_unknown_proxy};
-use super::compression::{OFFERED, compress};
+use super::compression::{OFFERED, compress, is_compressible};
 use super::errors::{auth_failure, denied_problem, render_problem, route_not_found};
 use super::guarded_body::GuardedBody;
 use super::worker::Handlers;
@@ -35,9 +35,6 @@ use crate::proxy::compat::{self, CompatCall};
 use crate::proxy::headers::{self, PROVIDER};
 use crate::proxy::{ClientRequest, Proxy, Worker, sdk};
 use crate::{api, console};
-
-/// Responses of the management API up to this size are sent however much memory the organization uses.
-const SMALL_RESPONSE: usize = 64 << 10;
 
 /// Everything that the requests of one worker thread use.
 pub struct Dispatcher {
@@ -280,7 +277,7 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
                 None => handled.await,
             }
         };
-        let response = if ends_with_client {
+        let Ok(response) = if ends_with_client {
             tokio::select! {
                 response = handled => response,
                 () = sender.closed() => return,
@@ -288,35 +285,38 @@ async fn manage(handlers: &Handlers, identity: Option<&Identity>, received: Rece
         } else {
             handled.await
         };
-        if let (Ok(response), Some(context)) = (&response, context)
+        if let Some(context) = context
             && response.status() == StatusCode::FORBIDDEN
         {
             let reason = response.extensions().get::<Problem>().map(|problem| problem.message.as_ref());
             app.audit.push(context.denied(&app.services, reason));
         }
-        let response = match response {
-            Ok(response) => Ok(compress(&app.services.compute, org, encoding, response).await),
-            Err(never) => Err(never),
+        // Before the compression, for which many large responses may wait. A reader can ask again; what has changed
+        // something is answered all the same.
+        let length = length_of(&response);
+        let room = if is_read {
+            held.hold_response(length, encoding != Encoding::Identity && is_compressible(&response))
+        } else {
+            held.charge_response(length);
+            Ok(())
+        };
+        let response = match room {
+            Ok(()) => Ok(compress(&app.services.compute, org, encoding, response).await),
+            Err(exhausted) => Err(Problem::from(exhausted)),
         };
         drop(sender.send(response));
         drop(held);
     });
-    match receiver.await {
-        Ok(Ok(response)) => {
-            let (head, body) = response.into_parts();
-            let length = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-            // A reader can ask again. What has changed something is answered all the same.
-            if is_read && length > SMALL_RESPONSE {
-                memory.grow(length)?;
-            } else {
-                memory.charge(length);
-            }
-            // What the request reserved stays reserved until the response has ended: a stream may still use it.
-            Ok(Response::from_parts(head, Body::new(GuardedBody::new(body, memory))))
-        }
-        Ok(Err(never)) => match never {},
-        Err(_) => Err(panicked(&request_id)),
-    }
+    let response = receiver.await.unwrap_or_else(|_| Err(panicked(&request_id)))?;
+    memory.charge_response(length_of(&response));
+    let (head, body) = response.into_parts();
+    // What the request reserved stays reserved until the response has ended: a stream may still use it.
+    Ok(Response::from_parts(head, Body::new(GuardedBody::new(body, memory))))
+}
+
+/// 0 for a stream, which counts what it holds by itself.
+fn length_of(response: &Response) -> usize {
+    usize::try_from(response.body().size_hint().lower()).unwrap_or(0)
 }
 
 /// Turns a panic into an error of its own request.

@@ -193,6 +193,28 @@ on_both!(retention_removes_the_oldest_entries_and_leaves_an_anchor, |app| async 
     assert_eq!(verify(&app, &ada, json!({})).await["first_bad"], json!({"seq": 6, "why": "gap"}));
 });
 
+on_both!(
+    the_operator_limits_how_long_entries_are_kept,
+    [("GATEWAY_AUDIT_RETENTION_DAYS", "40")],
+    |app| async move {
+        let ada = app.signup("acme").await;
+        let path = format!("/api/v1/orgs/{}", ada.org_id);
+        let body = json!({"settings": {"audit_retention_days": 41}});
+        let refused = app.put(&path, body).bearer(&ada.token).send().await.expect_error(400, "bad_request");
+        assert!(refused["message"].as_str().unwrap().contains("between 30 and 40"), "{refused}");
+        create_keys(&app, &ada, 3).await;
+        let last = get(&app, &ada, "/head").await.expect(200)["seq"].as_i64().unwrap();
+        app.app.services.clock.advance(41 * DAY);
+        // By default an organization keeps its entries for a year.
+        app.app.audit.pass().await.unwrap();
+        let login = app.login(&ada.email, crate::support::PASSWORD).await.expect(200);
+        let ada = Account { token: login["token"].as_str().unwrap().to_owned(), ..ada };
+        let anchor = get(&app, &ada, "/checkpoints").await.expect(200)["anchor"].clone();
+        assert!(anchor["seq"].as_i64() >= Some(last), "{anchor}");
+        assert_eq!(verify(&app, &ada, json!({})).await["ok"], true);
+    }
+);
+
 on_both!(entries_are_read_in_pages_of_bounded_size, |app| async move {
     let ada = app.signup("acme").await;
     let (services, chain) = (&app.app.services, Chain::Org(ada.org_id.parse().unwrap()));

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::on_both;
-use crate::support::{Backend, TcpForwarder, TestApp, TestResponse, fresh_postgres};
+use crate::support::{Backend, TcpForwarder, TestApp, TestResponse, migrated_postgres};
 
 const LIMITED: [(&str, &str); 2] =
     [("GATEWAY_AUTH_FAILURES", "5"), ("GATEWAY_TRUSTED_PROXIES", "127.0.0.0/8")];
@@ -63,7 +63,7 @@ on_both!(a_client_that_repeats_one_revoked_key_locks_out_nobody, LIMITED, |app| 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_key_is_not_looked_up_again_at_once() {
-    let (forwarder, url) = TcpForwarder::to_database(&fresh_postgres().await).await;
+    let (forwarder, url) = TcpForwarder::to_database(&migrated_postgres().await).await;
     let app = TestApp::start_with(Backend::Postgres, &[("GATEWAY_DATABASE_URL", &url)]).await;
     app.get("/api/v1/keys").key(&wrong_key(1)).send().await.expect_error(401, "unauthorized");
     forwarder.cut();

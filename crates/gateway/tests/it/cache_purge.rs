@@ -131,7 +131,7 @@ async fn a_purge_by_a_node_without_redis_reaches_the_nodes_with_redis() {
     let (forwarder, through) = forwarder().await;
     let direct = redis_url().to_string();
     let settings = [vec![("GATEWAY_REDIS_URL", through.as_str())], vec![("GATEWAY_REDIS_URL", &direct)]];
-    let cluster = Cluster::start_each(crate::support::fresh_postgres().await, &settings).await;
+    let cluster = Cluster::start_each(crate::support::migrated_postgres().await, &settings).await;
     let redis_is = |status: &'static str| {
         move |answer: &crate::support::TestResponse| answer.json()["components"]["redis"]["status"] == status
     };

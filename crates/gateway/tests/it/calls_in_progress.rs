@@ -79,6 +79,38 @@ on_both!(slow_calls_of_one_organization_leave_room_for_others, [CALLS], |app| as
     answer.raw(BODY).send().await.expect(200);
 });
 
+on_both!(
+    an_account_with_many_organizations_leaves_calls_to_others,
+    [("GATEWAY_MAX_CALLS", "640")],
+    |app| async move {
+        let (evil, ada) = (app.signup("evil").await, app.signup("acme").await);
+        let mut orgs = vec![evil.org_id.clone()];
+        for number in 0..20 {
+            let new = json!({"name": format!("more {number}")});
+            let made = app.post("/api/v1/orgs", new).bearer(&evil.token).send().await.expect(201);
+            let org = made["id"].as_str().unwrap().to_owned();
+            let switch = app.post("/api/v1/auth/switch-org", json!({"org_id": org})).bearer(&evil.token);
+            let switched = switch.send().await.expect(200);
+            let token = switched["token"].as_str().unwrap();
+            app.get("/api/v1/keys").bearer(token).send().await.expect(200);
+            orgs.push(org);
+        }
+        for account in [&evil, &ada] {
+            app.get("/api/v1/keys").key(&account.api_key).send().await.expect(200);
+        }
+        let begin_all = |org: &String| {
+            let calls = app.app.services.calls.of(org.parse().unwrap());
+            std::iter::from_fn(move || calls.begin().ok())
+        };
+        let held: Vec<CallInProgress> = orgs.iter().flat_map(begin_all).collect();
+        let others: Vec<CallInProgress> = begin_all(&ada.org_id).collect();
+        assert!((448..500).contains(&held.len()) && others.len() >= 45, "{} {}", held.len(), others.len());
+        let call = app.call(Method::POST, CHAT).key(&ada.api_key).header("x-gateway-provider", "sandbox");
+        drop(others);
+        call.raw(BODY).send().await.expect(200);
+    }
+);
+
 on_both!(a_call_is_refused_in_the_format_of_its_client, [CALLS], |app| async move {
     let ada = app.signup("acme").await;
     let held = take_share(&app, &ada);

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Cluster, MASTER_KEY, PASSWORD, TOKEN_SECRET, TcpForwarder, command, fresh_postgres, log_id, run,
+    Cluster, MASTER_KEY, PASSWORD, TOKEN_SECRET, TcpForwarder, command, log_id, migrated_postgres, run,
     wait_for_response,
 };
 
@@ -163,7 +163,7 @@ async fn a_removed_member_and_a_token_that_logged_out_are_out_on_every_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_changed_while_a_node_was_cut_off_is_seen_when_it_is_back() {
-    let database = fresh_postgres().await;
+    let database = migrated_postgres().await;
     let (forwarder, through) = TcpForwarder::to_database(&database).await;
     let cluster =
         Cluster::start_each(database, &[vec![], vec![("GATEWAY_DATABASE_URL", through.as_str())]]).await;

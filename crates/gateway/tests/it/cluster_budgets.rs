@@ -1,13 +1,16 @@
 //! Budgets over several nodes, also those of users: they overspend by at most one request, and unused leases return to
 //! the other nodes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gateway_store::cluster::budget_leases::{LeaseOwner, leased_by_others};
 use gateway_store::{Db, events};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, TestRequest, TestResponse, wait_for_response};
+use crate::support::{
+    Cluster, TcpForwarder, TestRequest, TestResponse, migrated_postgres, wait_for_response,
+};
 use crate::upstream::Reply;
 
 /// 10 + 100 tokens of gpt-4o cost 0.001025 USD.
@@ -89,6 +92,83 @@ async fn a_race_over_three_nodes_spends_no_more_than_the_limit_and_one_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_database_delays_calls_and_lets_none_pass_without_a_lease() {
+    let limit = 6.0 * COST;
+    let (cluster, path) = started(limit).await;
+    for node in 0..3 {
+        assert!(passes(ask(&cluster, node)).await);
+    }
+    // What the nodes have leased returns after two seconds without a call, so that each needs a lease again.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = cluster.upstream.requests().len();
+    assert_eq!(before, 3);
+    // Leases wait for this transaction, as they do for those of many other calls. The database answers everything else.
+    let db = Db::open(&cluster.database).await.unwrap();
+    let mut held = db.begin().await.unwrap();
+    let owner = LeaseOwner { org: cluster.org_id.parse().unwrap(), user: None };
+    leased_by_others(&mut held, owner, "nobody").await.unwrap();
+    let calls: Vec<_> = (0..24).map(|number| tokio::spawn(passes(ask(&cluster, number % 3)))).collect();
+    // For longer than a node takes to find out that the database is gone.
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(cluster.upstream.requests().len(), before, "no call passes without a lease");
+    assert!(calls.iter().all(|call| !call.is_finished()), "no call is refused without an answer");
+    held.commit().await.unwrap();
+    db.close().await;
+    let mut passed = before;
+    for call in calls {
+        passed += usize::from(call.await.unwrap());
+    }
+    assert!((before + 1..=7).contains(&passed), "{passed} passed");
+    spent(&cluster, &path, passed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_database_a_node_goes_on_with_its_part_after_some_seconds() {
+    for is_silent in [false, true] {
+        let database = migrated_postgres().await;
+        let (forwarder, through) = TcpForwarder::to_database(&database).await;
+        let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "0")];
+        let cluster = Cluster::start_each(database, &[node.clone(), node]).await;
+        cluster.upstream.set_default_reply(Reply::json(200, ANSWER));
+        let budget = json!({"scope": "org", "period": "monthly", "hard_limit_usd": 100.0 * COST});
+        cluster.manage(0, Method::POST, &cluster.in_org("/budgets")).json(budget).send().await.expect(201);
+        for node in 0..2 {
+            assert!(passes(ask(&cluster, node)).await);
+        }
+        // Leases that are not used return, so that the next call of each node asks the database.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        if is_silent {
+            forwarder.blackhole();
+        } else {
+            forwarder.cut();
+        }
+        let began = Instant::now();
+        for node in 0..2 {
+            assert!(passes(ask(&cluster, node)).await);
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}, silent: {is_silent}", began.elapsed());
+        let later = Instant::now();
+        assert!(passes(ask(&cluster, 0)).await);
+        assert!(later.elapsed() < Duration::from_secs(2), "the next call need not find out again");
+        forwarder.open();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_is_reached_while_all_connections_are_in_use() {
+    let database = migrated_postgres().await;
+    let (forwarder, through) = TcpForwarder::to_database(&database).await;
+    let db = Db::open_with(&through, 1).await.unwrap();
+    let held = db.begin().await.unwrap();
+    let waits = tokio::time::timeout(Duration::from_millis(200), db.ping()).await;
+    assert!(waits.is_err(), "no connection is free");
+    db.reach().await.unwrap();
+    drop(held);
+    forwarder.cut();
+    assert!(db.reach().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_has_spent_its_lease_gets_what_the_others_do_not_need() {
     let (cluster, path) = started(100.0 * COST).await;
     // Each node leases more of the budget with its first request than that request needs.
@@ -140,7 +220,7 @@ async fn the_budget_lease_of_a_killed_node_is_released_when_it_expires() {
     cluster.kill(2);
     assert!(lost.await.is_err(), "its caller has no answer");
     let mut passed = 0;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while passed < 10 {
         if passes(ask(&cluster, passed % 2)).await {
             passed += 1;

@@ -3,57 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::limits::answer;
-use crate::support::{Cluster, TcpForwarder, TestRequest, fresh_postgres, wait_for_response};
+use crate::support::limits::{MANY_CALLS, admitted, answer, ask, redis, wait_for_limit, wait_for_redis};
+use crate::support::{Cluster, TcpForwarder, migrated_postgres, wait_for_response};
 use crate::upstream::{Reply, Signal};
-
-fn redis() -> String {
-    std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`")
-}
-
-/// Calls that are sent again and again do not reach the plan's requests per minute.
-const MANY_CALLS: (&str, &str) = ("GATEWAY_RATE_LIMIT_FREE", "100000");
-
-async fn wait_for_redis(cluster: &Cluster, wanted: &str) {
-    for node in &cluster.nodes {
-        wait_for_response(
-            Duration::from_secs(20),
-            || node.get("/healthz"),
-            |answer| answer.json()["components"]["redis"]["status"] == wanted,
-        )
-        .await;
-    }
-}
-
-/// Waits until every node applies the limit, by a header that only it causes.
-async fn wait_for_limit(cluster: &Cluster, model: &str) {
-    for node in 0..cluster.nodes.len() {
-        wait_for_response(
-            Duration::from_secs(10),
-            || ask(cluster, node, model),
-            |answer| answer.header("ratelimit-policy").is_some(),
-        )
-        .await;
-    }
-}
-
-fn ask(cluster: &Cluster, node: usize, model: &str) -> TestRequest {
-    let body = json!({"model": model, "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
-    let call = cluster.nodes[node].call(Method::POST, "/v1/chat/completions").key(&cluster.key);
-    call.header("x-gateway-provider", "openai").json(body)
-}
-
-/// Sends calls to all nodes at the same time and returns how many passed.
-async fn admitted(cluster: &Cluster, model: &str, each: usize) -> usize {
-    let nodes = 0..cluster.nodes.len();
-    let calls = nodes.flat_map(|node| (0..each).map(move |_| ask(cluster, node, model).send()));
-    let answers = join_all(calls).await;
-    answers.iter().filter(|answer| crate::support::limits::passed(answer)).count()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_on_postgres_exceed_a_limit_by_a_tenth_and_a_call_at_most() {
@@ -131,6 +86,34 @@ async fn the_usage_of_a_limit_is_that_of_all_nodes_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_usage_of_a_limit_is_that_of_all_nodes_with_redis() {
     see_usage_of_other_nodes(&[("GATEWAY_REDIS_URL", &redis())]).await;
+}
+
+/// Redis has no list of buckets: each node shows those that it has seen, with what all nodes used of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_buckets_that_a_node_has_seen_show_what_all_nodes_used() {
+    let url = redis();
+    let cluster = Cluster::start(2, &[("GATEWAY_REDIS_URL", &url)]).await;
+    wait_for_redis(&cluster, "ok").await;
+    let definition =
+        json!({"name": "each", "models": ["m"], "per": "user", "requests": 100, "window": "day"});
+    let path = cluster.in_org("/limits");
+    let made = cluster.manage(0, Method::POST, &path).json(definition).send().await.expect(201);
+    let path = format!("{path}/{}/usage", made["id"].as_str().unwrap());
+    wait_for_limit(&cluster, "m").await;
+    for (node, user) in [(0, "ann"), (0, "ann"), (0, "ann"), (1, "ann"), (1, "bob")] {
+        ask(&cluster, node, "m").header("x-gateway-user", user).send().await.expect(200);
+    }
+    let used = async |node: usize| {
+        let usage = cluster.manage(node, Method::GET, &path).send().await.expect(200);
+        assert_eq!(usage["scope"], "node");
+        let buckets = usage["buckets"].as_array().unwrap();
+        ["ann", "bob"].map(|user| {
+            let of_user = buckets.iter().find(|bucket| bucket["bucket"] == user);
+            of_user.and_then(|bucket| bucket["used"].as_u64())
+        })
+    };
+    assert_eq!(used(0).await, [Some(4), None]);
+    assert_eq!(used(1).await, [Some(4), Some(1)]);
 }
 
 /// Occupies all permits at the first of three nodes, kills it, and waits until another node gets one.
@@ -266,7 +249,7 @@ async fn the_permits_of_a_disabled_limit_are_given_back() {
 /// The first calls find out, and the others do not wait for the database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_do_not_wait_while_the_database_is_gone() {
-    let database = fresh_postgres().await;
+    let database = migrated_postgres().await;
     let (forwarder, through) = TcpForwarder::to_database(&database).await;
     let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), MANY_CALLS];
     let cluster = Cluster::start_each(database, &[node]).await;
@@ -293,7 +276,7 @@ async fn calls_do_not_wait_while_the_database_is_gone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_without_the_database_have_a_part_each() {
-    let database = fresh_postgres().await;
+    let database = migrated_postgres().await;
     let (forwarder, through) = TcpForwarder::to_database(&database).await;
     let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), MANY_CALLS];
     let cluster = Cluster::start_each(database, &[node.clone(), node]).await;

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Cluster, LoadBalancer, TcpForwarder, chat_request, fresh_postgres, log_id, wait_for_response,
+    Cluster, LoadBalancer, TcpForwarder, chat_request, log_id, migrated_postgres, wait_for_response,
 };
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -108,7 +108,7 @@ async fn chat_on(sender: &mut SendRequest<Full<Bytes>>, key: &str) -> (i64, bool
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgresql_outage_of_twenty_seconds_fails_no_request_and_loses_no_row() {
-    let database = fresh_postgres().await;
+    let database = migrated_postgres().await;
     let (forwarder, through) = TcpForwarder::to_database(&database).await;
     // A rate limit and a budget that are active but never reached.
     let node = vec![("GATEWAY_DATABASE_URL", through.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "100000")];

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 use serde_json::json;
 
-use crate::support::{Cluster, PASSWORD, TcpForwarder, fresh_postgres, wait_for_response};
+use crate::support::{Cluster, PASSWORD, TcpForwarder, migrated_postgres, wait_for_response};
 
 const LIMIT: usize = 100;
 /// A tenth of the limit.
@@ -141,7 +141,7 @@ async fn during_a_redis_outage_limits_hold_by_the_database_and_redis_is_used_aga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempts_to_log_in_are_counted_over_all_nodes() {
-    let database = fresh_postgres().await;
+    let database = migrated_postgres().await;
     let few = vec![("GATEWAY_AUTH_ATTEMPTS", "4")];
     let cluster = Cluster::start_each(database, &[few.clone(), few]).await;
     let login = json!({"email": "ada@example.com", "password": "wrong password"});

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::support::{Backend, GatewayProcess, PASSWORD, command, fresh_postgres};
+use crate::support::{Backend, GatewayProcess, PASSWORD, command, migrated_postgres};
 
 fn everything_below(directory: &Path) -> Vec<PathBuf> {
     let mut found = vec![directory.to_owned()];
@@ -41,7 +41,7 @@ async fn files_are_private_whatever_the_umask_is(backend: Backend) {
     let here = tempfile::tempdir().unwrap();
     let mut settings: Vec<(&str, String)> = Vec::new();
     if backend == Backend::Postgres {
-        settings.push(("GATEWAY_DATABASE_URL", fresh_postgres().await));
+        settings.push(("GATEWAY_DATABASE_URL", migrated_postgres().await));
         settings.push(("GATEWAY_TOKEN_SECRET", "x".repeat(32)));
         settings.push(("GATEWAY_MASTER_KEY", "ab".repeat(32)));
     }

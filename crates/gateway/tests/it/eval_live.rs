@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use gateway::jobs::live_evals::{Trace, sample};
 use gateway_core::evaluators::is_sampled;
+use gateway_core::ids::OrgId;
 use gateway_core::time::DAY;
+use gateway_store::Lease;
+use gateway_store::jobs::{self, NewJob, NextJob};
 use serde_json::{Value, json};
 
 use crate::on_both;
 use crate::support::log_rows::row;
-use crate::support::{Account, TestApp};
+use crate::support::{Account, Backend, ProxyFixture, TestApp};
+use crate::upstream::Reply;
 
 async fn chat(app: &TestApp, by: &Account, text: &str) -> i64 {
     let body = json!({"model": "sandbox-small", "messages": [{"role": "user", "content": text}]});
@@ -64,8 +69,8 @@ on_both!(new_rows_are_judged_as_they_come_each_once, |app| async move {
     )
     .await
     .unwrap();
-    let traces: Vec<_> = rows.iter().filter_map(gateway::jobs::live_evals::Trace::of).collect();
-    gateway::jobs::live_evals::sample(&app.app.jobs, &traces).await.unwrap();
+    let traces: Vec<_> = rows.iter().filter_map(Trace::of).collect();
+    sample(&app.app.jobs, &traces).await.unwrap();
     let last = chat(&app, &ada, "good again").await;
     let found = wait_for(&app, &ada, &eval, 3).await;
     assert_eq!(found.len(), 3);
@@ -94,6 +99,50 @@ on_both!(a_share_of_the_rows_is_judged_and_none_when_it_is_switched_off, |app| a
     assert!(results(&app, &ada, &off).await.is_empty());
 });
 
+/// Adds jobs of live evals that are due at some time and judge nothing.
+async fn add_jobs(app: &TestApp, org: OrgId, count: usize, due_in: i64) {
+    let (services, now) = (&app.app.services, app.app.services.clock.now());
+    let mut tx = services.db.begin().await.unwrap();
+    for _ in 0..count {
+        let job = NewJob {
+            id: services.ids.new_id(),
+            org,
+            name: "judge_live",
+            dedup_key: None,
+            payload: "[]",
+            due_at: now.plus(due_in),
+            now,
+        };
+        jobs::enqueue(&mut tx, &job).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+}
+
+on_both!(batches_that_are_sampled_at_the_same_time_do_not_exceed_the_queue_together, |app| async move {
+    let ada = app.signup("acme").await;
+    let org: OrgId = ada.org_id.parse().unwrap();
+    let services = &app.app.services;
+    // The organization has as many jobs in progress as it may, so that none of the others is begun.
+    let next = NextJob { name: "judge_live", per_org: 2, after: None };
+    let mut held = 0;
+    while held < 2 {
+        add_jobs(&app, org, 1, 0).await;
+        let now = services.clock.now();
+        let lease = Lease { owner: "the test", now, until: now.plus(DAY) };
+        held += usize::from(jobs::claim(&services.db, next, &lease).await.unwrap().is_some());
+    }
+    add_jobs(&app, org, 993, DAY).await;
+    for _ in 0..10 {
+        sampled(&app, &ada, 1.0).await;
+    }
+    let traces = [Trace::of(&row(&ada, services.clock.now())).unwrap()];
+    let batches = (0..8).map(|_| sample(&app.app.jobs, &traces));
+    for done in futures_util::future::join_all(batches).await {
+        done.unwrap();
+    }
+    assert_eq!(jobs::count(&services.db, org, "judge_live").await.unwrap(), 1_000, "full, and no more");
+});
+
 on_both!(internal_requests_of_the_gateway_are_not_judged, |app| async move {
     let ada = app.signup("acme").await;
     let judge = json!({"name": "j", "type": "llm", "evaluator": "judge", "sample_rate": 1.0,
@@ -110,6 +159,36 @@ on_both!(internal_requests_of_the_gateway_are_not_judged, |app| async move {
     let own = app.get("/api/v1/logs?source=api").bearer(&ada.token).send().await.expect(200);
     assert_eq!(own["logs"].as_array().unwrap().len(), 1);
 });
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_whose_judge_fails_are_judged_later_and_the_others_only_once() {
+    for backend in Backend::BOTH {
+        let gateway = ProxyFixture::start_with(backend, &[]).await;
+        let (app, ada) = (&gateway.app, &gateway.ada);
+        let verdict = json!({"choices": [{"message": {"content": r#"{"score": 1}"#}}]}).to_string();
+        gateway.upstream.set_default_reply(Reply::json(200, &verdict));
+        gateway.upstream.push(Reply::json(500, "{}"));
+        let judge = json!({"name": "live", "type": "llm", "evaluator": "judge", "sample_rate": 1.0,
+            "config": {"provider": "openai", "model": "gpt-4o", "criteria": "any"}});
+        let judge = app.post("/api/v1/evals", judge).bearer(&ada.token).send().await.expect(201);
+        let mut ids =
+            vec![chat(app, ada, "one").await, chat(app, ada, "two").await, chat(app, ada, "three").await];
+        let found = wait_for(app, ada, &judge, 3).await;
+        let mut judged: Vec<i64> = found.iter().map(|result| result["log_id"].as_i64().unwrap()).collect();
+        ids.sort_unstable();
+        judged.sort_unstable();
+        assert_eq!(judged, ids);
+        assert_eq!(gateway.upstream.requests().len(), 4, "one judgement was made again");
+        let org: OrgId = ada.org_id.parse().unwrap();
+        for _ in 0..200 {
+            if jobs::count(&app.app.services.db, org, "judge_live").await.unwrap() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(jobs::count(&app.app.services.db, org, "judge_live").await.unwrap(), 0);
+    }
+}
 
 on_both!(verdicts_go_with_the_rows_that_they_are_on, |app| async move {
     let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);

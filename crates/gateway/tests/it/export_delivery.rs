@@ -15,7 +15,7 @@ use crate::support::log_rows::{many, row, with};
 use crate::support::receiver::{
     WAIT_TIMEOUT, attribute, is_signed_by, otlp, receiver, span_log_id, spans, traces, webhook,
 };
-use crate::support::{Backend, ProxyFixture, TestApp, fresh_config};
+use crate::support::{Backend, ProxyFixture, TestApp, migrated_config};
 use crate::upstream::{Reply, Signal, Upstream};
 
 async fn arrives_as_a_span(backend: Backend) {
@@ -263,7 +263,7 @@ on_both!(exports_and_webhooks_use_different_connections_to_one_host, |app| async
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_lost_its_lease_does_not_count_what_it_delivered() {
     let data = Arc::new(tempfile::tempdir().unwrap());
-    let config = fresh_config(Backend::Postgres, &data, &[]).await;
+    let config = migrated_config(Backend::Postgres, &data, &[]).await;
     let slow = TestApp::start(config.clone(), data).await;
     let ada = slow.enterprise("acme").await;
     let (upstream, signal) = (Upstream::start().await, Signal::new());

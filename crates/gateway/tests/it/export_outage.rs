@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gateway_core::time::DAY;
 use gateway_store::logs::write_batch;
 use serde_json::json;
 
 use crate::on_both;
 use crate::support::log_rows::{many, row};
 use crate::support::receiver::{WAIT_TIMEOUT, otlp, receiver, span_log_id, spans, traces, webhook};
-use crate::support::{Backend, TestApp, fresh_config};
+use crate::support::{Backend, TestApp, migrated_config};
 use crate::upstream::{Reply, Signal, Upstream};
 
 const MANY: usize = 25_000;
@@ -153,9 +154,38 @@ on_both!(a_batch_that_is_too_large_is_sent_in_pieces, |app| async move {
     assert_eq!(status["lag"], 0, "one that can never fit makes way");
 });
 
+on_both!(rows_wait_for_a_destination_no_longer_than_they_are_kept, |app| async move {
+    let (ada, eve) = (app.enterprise("acme").await, app.enterprise("evil").await);
+    for (by, days) in [(&ada, 20), (&eve, 7)] {
+        let path = format!("/api/v1/orgs/{}", by.org_id);
+        let settings = json!({"settings": {"log_retention_days": days}});
+        app.put(&path, settings).bearer(&by.token).send().await.expect(200);
+    }
+    let gone = receiver(Reply::new(503)).await;
+    let mut exports = Vec::new();
+    for (by, rows) in [(&ada, 3), (&eve, 4)] {
+        let id = app.export(by, &webhook(&gone)).await;
+        app.write(&many(by, &app, rows)).await;
+        app.export_status(by, &id, "failing", |s| s["lag"] == rows && s["failed"].as_i64() > Some(0)).await;
+        // A destination that is tried would drop the rows by itself.
+        let path = format!("/api/v1/exports/{id}");
+        app.put(&path, json!({"enabled": false})).bearer(&by.token).send().await.expect(200);
+        exports.push(id);
+    }
+    app.app.services.clock.advance(10 * DAY);
+    let status = app.export_status(&eve, &exports[1], "swept", |s| s["lag"] == 0).await;
+    assert_eq!(status["dropped"], 4);
+    assert!(status["last_error"].as_str().unwrap().contains("longer than"), "{status}");
+    let status = app.export_status(&ada, &exports[0], "kept", |s| s["lag"] == 3).await;
+    assert_eq!(status["dropped"], 0, "its rows are kept for longer");
+    app.app.services.clock.advance(30 * DAY);
+    let status = app.export_status(&ada, &exports[0], "swept", |s| s["lag"] == 0).await;
+    assert_eq!(status["dropped"], 3);
+});
+
 async fn goes_on_after_a_restart(backend: Backend) {
     let data = Arc::new(tempfile::tempdir().unwrap());
-    let app = TestApp::start(fresh_config(backend, &data, &[]).await, data).await;
+    let app = TestApp::start(migrated_config(backend, &data, &[]).await, data).await;
     let ada = app.enterprise("acme").await;
     let signal = Signal::new();
     let upstream = receiver(Reply::new(200)).await;
@@ -187,7 +217,7 @@ async fn a_restart_in_the_middle_loses_nothing_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_nodes_deliver_a_row_once() {
     let (data, other_data) = (Arc::new(tempfile::tempdir().unwrap()), Arc::new(tempfile::tempdir().unwrap()));
-    let config = fresh_config(Backend::Postgres, &data, &[]).await;
+    let config = migrated_config(Backend::Postgres, &data, &[]).await;
     let mut other_config = config.clone();
     other_config.data_dir = other_data.path().to_owned();
     let app = TestApp::start(config, data).await;

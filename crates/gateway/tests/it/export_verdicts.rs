@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::log_rows::{row, with};
 use crate::support::receiver::{WAIT_TIMEOUT, attribute, otlp, receiver, spans, webhook};
-use crate::support::{Account, Backend, TestApp, fresh_config};
+use crate::support::{Account, Backend, TestApp, migrated_config};
 use crate::upstream::{Reply, Upstream};
 
 const RESULTS: &str = "/api/v1/eval-results";
@@ -175,7 +175,7 @@ on_both!(verdicts_go_where_their_rows_would_and_only_while_the_export_is_enabled
 
 async fn outlive_an_outage_and_a_restart(backend: Backend) {
     let data = Arc::new(tempfile::tempdir().unwrap());
-    let app = TestApp::start(fresh_config(backend, &data, &[]).await, data).await;
+    let app = TestApp::start(migrated_config(backend, &data, &[]).await, data).await;
     let ada = app.enterprise("acme").await;
     let collector = receiver(Reply::new(503)).await;
     let id = app.export(&ada, &otlp(&collector)).await;

@@ -1,5 +1,7 @@
 //! Imports from other gateways: the plan, its application in one transaction, conflicts, and the command.
 
+use gateway_store::orgs;
+use gateway_store::testing::count;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -141,6 +143,73 @@ on_both!(an_import_has_a_bounded_number_of_things, |app| async move {
     let planned = import(&app, &ada, keys(2_000)).await.expect(200);
     assert_eq!(planned["changes"]["created"].as_array().unwrap().len(), 2_000);
 });
+
+on_both!(a_plan_waits_for_no_change_and_writes_nothing, |app| async move {
+    let (ada, db) = (app.enterprise("acme").await, &app.app.services.db);
+    let org = ada.org_id.parse().unwrap();
+    let key = |number: usize| {
+        let token = format!("{number:064x}");
+        json!({"token": token, "max_budget": 5, "budget_duration": "30d", "rpm_limit": 60})
+    };
+    let rows = json!({
+        "keys": (0..50).map(key).collect::<Vec<_>>(),
+        "customers": [{"user_id": "ann", "litellm_budget_table": {"max_budget": 2.5, "budget_duration": "1d"}}],
+    });
+    let body = |apply: bool| json!({"source": "litellm-keys", "data": rows.to_string(), "apply": apply});
+    let tables = ["api_keys", "foreign_keys", "budgets", "limits", "user_budgets", "events", "deliveries"];
+    let rows_of = async || {
+        let mut counts = Vec::new();
+        for table in tables {
+            counts.push(count(db, table).await.unwrap());
+        }
+        counts
+    };
+    let before = rows_of().await;
+    // Another change holds SQLite's only writer, and the organization.
+    let mut other = db.begin().await.unwrap();
+    assert!(orgs::lock_for_update(&mut other, org).await.unwrap());
+    let planned = import(&app, &ada, body(false)).await.expect(200);
+    other.commit().await.unwrap();
+    assert_eq!(planned["applied"], false);
+    assert_eq!(
+        planned["changes"]["created"].as_array().unwrap().len(),
+        101,
+        "keys, limits and a budget of a user"
+    );
+    assert_eq!(rows_of().await, before);
+    let applied = import(&app, &ada, body(true)).await.expect(200);
+    for part in ["plan", "findings", "changes"] {
+        assert_eq!(applied[part], planned[part], "the plan says what the import does: {part}");
+    }
+    // What is there is found by the next plan.
+    let again = import(&app, &ada, body(false)).await.expect(200);
+    assert_eq!(again["changes"]["created"], json!([]), "{again}");
+    assert_eq!(again["changes"]["unchanged"], planned["changes"]["created"]);
+});
+
+on_both!(
+    a_plan_is_refused_as_the_import_is,
+    [("GATEWAY_QUOTAS", "free.keys=5, free.models=1")],
+    |app| async move {
+        let ada = app.signup("acme").await;
+        let body = |data: &Value, apply: bool| json!({"source": "litellm-keys", "data": data.to_string(), "apply": apply});
+        let keys = |valid: usize| {
+            let row = |number: usize| json!({"token": format!("{number:064x}"), "blocked": number >= valid});
+            json!({"keys": (0..20).map(row).collect::<Vec<_>>()})
+        };
+        for apply in [false, true] {
+            let refused = import(&app, &ada, body(&keys(20), apply)).await;
+            assert_eq!(refused.expect_error(403, "quota_exceeded")["quota"], "keys");
+            let models = json!({"source": "litellm", "data": litellm("http://127.0.0.1:9"), "apply": apply});
+            let refused = import(&app, &ada, models).await;
+            assert_eq!(refused.expect_error(403, "quota_exceeded")["quota"], "models");
+        }
+        // Blocked keys are not counted.
+        let planned = import(&app, &ada, body(&keys(2), false)).await.expect(200);
+        let applied = import(&app, &ada, body(&keys(2), true)).await.expect(200);
+        assert_eq!(applied["changes"], planned["changes"]);
+    }
+);
 
 on_both!(limits_are_imported_with_their_keys_and_models, |app| async move {
     let ada = app.signup("acme").await;

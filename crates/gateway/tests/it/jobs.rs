@@ -211,6 +211,25 @@ on_both!(a_job_of_a_dead_owner_is_claimed_when_the_lease_expires, |app| async mo
     assert!(!store::renew(db, first.id, "gone", now).await.unwrap());
 });
 
+on_both!(what_is_left_of_a_job_takes_its_place, |app| async move {
+    let ada = app.signup("acme").await;
+    let job = probe();
+    enqueue(&app.app, org(&ada), &job).await;
+    let (db, now) = (&app.app.services.db, app.app.services.clock.now());
+    let first = store::claim(db, next_job(2), &lease("a", now)).await.unwrap().unwrap();
+    store::release(db, first.id, "a", now, Some("failed")).await.unwrap();
+    let second = store::claim(db, next_job(2), &lease("b", now)).await.unwrap().unwrap();
+    assert_eq!((second.attempts, second.last_error.as_deref()), (2, Some("failed")));
+    store::continue_with(db, first.id, "a", "lost", now).await.unwrap();
+    store::continue_with(db, first.id, "b", "rest", now.plus(1_000)).await.unwrap();
+    assert_eq!(store::count(db, org(&ada), Probe::NAME).await.unwrap(), 1);
+    assert_eq!(store::claim(db, next_job(2), &lease("c", now)).await.unwrap(), None, "not due yet");
+    let later = now.plus(1_000);
+    let next = store::claim(db, next_job(2), &lease("c", later)).await.unwrap().unwrap();
+    assert_eq!((next.id, next.payload.as_str()), (first.id, "rest"));
+    assert_eq!((next.attempts, next.last_error), (1, None));
+});
+
 on_both!(organizations_take_turns_however_many_jobs_they_have, |app| async move {
     let (eve, ada, bob) = (app.signup("evil").await, app.signup("acme").await, app.signup("bobs").await);
     for (account, count) in [(&eve, 30), (&ada, 2), (&bob, 1)] {

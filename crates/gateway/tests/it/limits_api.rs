@@ -208,6 +208,49 @@ on_both!(the_successor_of_a_key_has_its_limit_and_its_place_in_the_queue, |app| 
     }
 });
 
+on_both!(the_limits_of_a_key_are_those_that_its_calls_count_against, |app| async move {
+    let (ada, eve) = (app.signup("acme").await, app.signup("evil").await);
+    let make =
+        async |path: &str, body: Value| app.post(path, body).bearer(&ada.token).send().await.expect(201);
+    let below = |what: &str| format!("/api/v1/orgs/{}/{what}", ada.org_id);
+    let team = make(&below("teams"), json!({"name": "t"})).await;
+    let shop = make(&below("apps"), json!({"name": "a", "team_id": team["id"]})).await;
+    let own = make("/api/v1/keys", json!({"name": "own", "app_id": shop["id"]})).await["key"].clone();
+    let other = make("/api/v1/keys", json!({"name": "other"})).await["key"].clone();
+    for body in [
+        json!({"name": "org", "requests": 1}),
+        json!({"name": "model", "requests": 1, "scope": "model", "scope_id": "gpt-4o"}),
+        json!({"name": "team", "requests": 1, "scope": "team", "scope_id": team["id"]}),
+        json!({"name": "app", "requests": 1, "scope": "app", "scope_id": shop["id"]}),
+        json!({"name": "own", "requests": 1, "scope": "key", "scope_id": own["id"]}),
+        json!({"name": "other", "requests": 1, "scope": "key", "scope_id": other["id"]}),
+        json!({"name": "off", "requests": 1, "enabled": false}),
+    ] {
+        create(&app, &ada, body).await.expect(201);
+    }
+    let of_key = |account: &Account, key: &Value| {
+        let path = format!("{}?limit=1&key={}", path(account), key["id"].as_str().unwrap());
+        app.get(&path).bearer(&account.token).send()
+    };
+    let names = async |key: &Value| -> Vec<String> {
+        let found = of_key(&ada, key).await.expect(200);
+        assert!(found["next_cursor"].is_null(), "all are on one page");
+        let limits = found["limits"].as_array().unwrap();
+        let names = limits.iter().map(|limit| limit["name"].as_str().unwrap().to_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&own).await, ["app", "model", "org", "own", "team"]);
+    assert_eq!(names(&other).await, ["model", "org", "other"]);
+    let rotate = format!("/api/v1/keys/{}/rotate", own["id"].as_str().unwrap());
+    let successor = make(&rotate, json!({})).await["key"].clone();
+    assert_eq!(names(&successor).await, ["app", "model", "org", "own", "team"]);
+    let error = of_key(&eve, &own).await.expect_error(400, "bad_request");
+    assert!(error["message"].as_str().unwrap().contains("no such key"), "{error}");
+    of_key(&ada, &json!({"id": "x"})).await.expect_error(400, "bad_request");
+});
+
 on_both!(the_class_of_a_key_chooses_a_target, |app| async move {
     let ada = app.signup("acme").await;
     let model = json!({

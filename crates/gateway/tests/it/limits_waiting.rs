@@ -146,12 +146,14 @@ async fn a_caller_that_hangs_up_leaves_the_queue() {
     let mut connection = fixture.connect().await;
     connection.send(fixture.raw_post("openai", "/v1/chat/completions", &headers, body.as_bytes())).await;
     fixture.wait_for_waiting(1).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
     drop(connection);
     fixture.wait_for_waiting(0).await;
     signal.notify();
     first.await.unwrap().expect(200);
     let rows = fixture.wait_for_rows(2).await;
-    assert!(rows.iter().any(|row| row["status"] == 499), "{rows:?}");
+    let gone = rows.iter().find(|row| row["status"] == 499).unwrap_or_else(|| panic!("{rows:?}"));
+    assert!(gone["queued_ms"].as_u64() >= Some(20), "the row says how long it waited: {gone}");
     assert_eq!(served(&fixture), ["first"]);
 }
 

@@ -19,7 +19,7 @@ use crate::support::Account;
 use crate::support::log_rows::{at, chat, row, with};
 
 const ROWS: usize = 260;
-const QUERIES: usize = 150;
+const QUERIES: usize = 100;
 
 /// A small generator, so that a failure can be repeated.
 struct Random(u64);

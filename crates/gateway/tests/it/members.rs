@@ -238,6 +238,23 @@ on_both!(two_owners_who_demote_each_other_concurrently_leave_one, |app| async mo
     assert_eq!(statuses, [200, 409], "{} {}", a.text(), b.text());
 });
 
+on_both!(what_an_organization_uses_counts_against_its_oldest_owner, |app| async move {
+    let ada = app.signup("acme").await;
+    let (bob, eve) = (app.join(&ada, "owner").await, app.join(&ada, "owner").await);
+    let owner = async |reader: &Account| {
+        // It is loaded again after a change.
+        app.get("/api/v1/keys").bearer(&reader.token).send().await.expect(200);
+        app.app.services.db.owners().of(ada.org_id.parse().unwrap()).to_string()
+    };
+    assert_eq!(owner(&bob).await, ada.user_id);
+    remove(&app, &bob, &ada).await.expect(200);
+    assert_eq!(owner(&bob).await, bob.user_id);
+    set_role(&app, &eve, &bob, "admin").await.expect(200);
+    assert_eq!(owner(&bob).await, eve.user_id);
+    set_role(&app, &eve, &bob, "owner").await.expect(200);
+    assert_eq!(owner(&bob).await, bob.user_id);
+});
+
 on_both!(a_removed_member_is_out_at_once_and_may_be_added_again, |app| async move {
     let ada = app.signup("acme").await;
     let bob = app.join(&ada, "admin").await;

@@ -108,6 +108,26 @@ on_both!(one_organization_cannot_use_up_the_memory, [SMALL_BUDGET, ENTERPRISE], 
     answer.raw(chat(MIB)).send().await.expect(200);
 });
 
+on_both!(a_large_page_needs_room_before_its_rows_are_read, [SMALL_BUDGET, ENTERPRISE], |app| async move {
+    let ada = app.signup("acme").await;
+    let cases = vec![json!({"input": "x".repeat(250_000)}); 8];
+    let dataset = format!("/api/v1/datasets/{}", app.dataset(&ada, &cases).await);
+    let page = |limit: u32| app.get(&format!("{dataset}/cases?limit={limit}")).key(&ada.api_key).send();
+    page(8).await.expect(200);
+    // There is room for the text of all cases, but not for the cases as well.
+    let held = app.app.services.memory.account(ada.org_id.parse().unwrap()).reserve(SHARE / 2).unwrap();
+    page(8).await.expect_error(503, "overloaded");
+    page(3).await.expect(200);
+    // An export reads fewer at a time.
+    let export = app.get(&format!("{dataset}/export")).key(&ada.api_key).send().await.expect(200);
+    assert_eq!(export["cases"].as_array().unwrap().len(), 8);
+    let sample = app.post(&format!("{dataset}/sample"), json!({"size": 8})).key(&ada.api_key).send().await;
+    assert_eq!(sample.expect(200)["cases"].as_array().unwrap().len(), 8);
+    drop(held);
+    page(8).await.expect(200);
+    until_all_released(&app).await;
+});
+
 on_both!(the_response_of_the_sandbox_is_reserved, [SMALL_BUDGET], |app| async move {
     let ada = app.signup("acme").await;
     let embed = |inputs: usize| {

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 use crate::support::log_rows::row;
 use crate::support::{Backend, TestApp, command, fresh_config, fresh_settings, run};
 
+/// A service is started on databases of some of the versions only, because it takes longer than the migrations.
+const STARTED_EVERY: i64 = 8;
+
 async fn open(config: &Config) -> Db {
     Db::open(config.database_url.expose_secret()).await.unwrap()
 }
@@ -35,10 +38,16 @@ async fn a_database_of_any_older_version_is_brought_up_to_date() {
             let db = open(&config).await;
             assert_eq!(migrate_to(&db, version).await, Migrated { from: 0, to: version });
             assert_eq!(schema_version(&db).await.unwrap(), version);
+            let newest = Part::State.version();
+            if version % STARTED_EVERY != 0 {
+                assert_eq!(migrate_to(&db, newest).await, Migrated { from: version, to: newest });
+            }
             db.close().await;
-            let app = TestApp::start(config, data).await;
-            assert_eq!(schema_version(&app.app.services.db).await.unwrap(), Part::State.version());
-            app.signup("acme").await;
+            if version % STARTED_EVERY == 0 {
+                let app = TestApp::start(config, data).await;
+                assert_eq!(schema_version(&app.app.services.db).await.unwrap(), newest);
+                app.signup("acme").await;
+            }
         }
     }
 }

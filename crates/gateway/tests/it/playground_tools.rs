@@ -25,12 +25,16 @@ async fn kept(app: &TestApp, by: &Account, run: &Value) -> Value {
     app.get(&path).bearer(&by.token).send().await.expect(200)
 }
 
-async fn last(mut events: Events) -> (String, Value) {
-    let mut last = None;
+async fn collect(mut events: Events) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
     while let Some(event) = events.next().await {
-        last = Some((event.name, serde_json::from_str(&event.data).unwrap()));
+        all.push((event.name, serde_json::from_str(&event.data).unwrap()));
     }
-    last.unwrap()
+    all
+}
+
+async fn last(events: Events) -> (String, Value) {
+    collect(events).await.pop().unwrap()
 }
 
 on_both!(a_forced_call_is_in_the_answer_and_in_the_history, |app| async move {
@@ -84,8 +88,14 @@ async fn pieces_of_calls_are_joined_and_the_results_are_sent() {
         ]));
         let params = json!({"tools": tools()});
         let body = json!({"provider": "openai", "model": "m", "messages": question(), "params": params, "stream": true});
-        let (name, done) = last(app.post(RUN, body).bearer(&ada.token).open().await).await;
+        let mut events = collect(app.post(RUN, body).bearer(&ada.token).open().await).await;
+        let (name, done) = events.pop().unwrap();
         assert_eq!((name.as_str(), &done["output"]), ("done", &json!("Two calls.")));
+        let pieces = events.iter().filter(|(name, _)| name == "delta");
+        let pieces: Vec<&Value> =
+            pieces.filter_map(|(_, delta)| delta["tool_calls"].as_array()).flatten().collect();
+        assert_eq!(pieces.iter().map(|piece| &piece["index"]).collect::<Vec<_>>(), [0, 0, 0, 1, 1]);
+        assert_eq!(pieces[1]["function"]["arguments"], "{\"city\":");
         let rome = json!({"name": "weather", "arguments": "{\"city\":\"Rome\"}"});
         let calls = done["tool_calls"].clone();
         // What a provider adds to a call goes back to it with the result.

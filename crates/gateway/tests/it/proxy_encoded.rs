@@ -4,7 +4,7 @@ use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use serde_json::{Value, json};
 
-use crate::support::fallback_chain::{ERROR, FallbackChain, GOOD, attempted_providers, good};
+use crate::support::fallback_chain::{ERROR, FallbackChain, GOOD, attempted_providers, good, good_stream};
 use crate::support::{ProxyFixture, TestRequest};
 use crate::upstream::Reply;
 
@@ -163,6 +163,102 @@ async fn a_bomb_is_not_decoded_and_its_tokens_are_estimated() {
     }
 }
 
+/// An answer that grows by more than ordinary ones: the same word again and again.
+fn long_answer(words: usize) -> String {
+    ANSWER.replace("hello world", &"hello ".repeat(words))
+}
+
+fn ask_as_anthropic(proxy: &ProxyFixture, stream: bool) -> TestRequest {
+    let question = json!({"model": "gpt-4o", "stream": stream, "max_tokens": 50,
+        "messages": [{"role": "user", "content": "hi"}]});
+    proxy.post("openai", "/v1/messages", question.to_string()).header("x-gateway-format", "anthropic")
+}
+
+#[tokio::test]
+async fn an_answer_that_grows_by_much_is_read_to_its_end_as_computation() {
+    let proxy = ProxyFixture::start().await;
+    let started = || proxy.app.app.services.compute.stats().granted;
+    for coding in ["gzip", "br", "zstd"] {
+        let before = started();
+        proxy.upstream.push(packed(200, coding, &whole(coding, ANSWER)));
+        assert_eq!(ask(&proxy, false).send().await.status, 200);
+        assert_eq!(started(), before, "{coding}: an ordinary answer is read by the thread of its request");
+
+        let body = whole(coding, &long_answer(150_000));
+        assert!(body.len() < 20_000);
+        proxy.upstream.push(packed(200, coding, &body));
+        let answer = ask(&proxy, false).send().await;
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, &body[..]), "{coding}");
+        // All but a quarter of a megabyte.
+        assert!(started() >= before + 8, "{coding}: {} parts", started() - before);
+        let row = proxy.log_row(&answer).await;
+        let counts = [&row["prompt_tokens"], &row["completion_tokens"], &row["usage_estimated"]];
+        assert_eq!(counts, [&json!(1000), &json!(200), &json!(false)], "{coding}");
+        assert_eq!(row["response_stored"], "truncated");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_reads_is_not_decoded() {
+    let proxy = ProxyFixture::start().await;
+    let started = || proxy.app.app.services.compute.stats().granted;
+    // Of what is neither JSON nor a stream only the copy for the log is read: a quarter of a megabyte.
+    let body = whole("gzip", &"\u{0}".repeat(900_000));
+    let reply = Reply::new(200).header("content-type", "audio/mpeg").header("content-encoding", "gzip");
+    proxy.upstream.push(reply.body(&body));
+    let answer = ask(&proxy, false).send().await;
+    assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, &body[..]));
+    assert_eq!(proxy.log_row(&answer).await["response_stored"], "truncated");
+    assert!(started() <= 2, "{} parts", started());
+}
+
+#[tokio::test]
+async fn an_answer_that_grows_by_much_is_translated_whole() {
+    let proxy = ProxyFixture::start().await;
+    let started = || proxy.app.app.services.compute.stats().granted;
+    for coding in ["gzip", "br", "zstd"] {
+        proxy.upstream.push(packed(200, coding, &whole(coding, &long_answer(150_000))));
+        let answer = ask_as_anthropic(&proxy, false).send().await.expect(200);
+        assert_eq!(answer["content"][0]["text"].as_str().map(str::len), Some(900_000), "{coding}");
+        assert_eq!(answer["usage"]["input_tokens"], 1000);
+
+        let mut events = format!("data: {}\n\n", EVENTS[0]);
+        events.push_str(&format!("data: {}\n\n", EVENTS[1].replace(" world", "word ")).repeat(5_000));
+        EVENTS[2..].iter().for_each(|event| events.extend(["data: ", event, "\n\n"]));
+        let before = started();
+        let reply =
+            Reply::new(200).header("content-type", "text/event-stream").header("content-encoding", coding);
+        proxy.upstream.push(reply.chunked().body(whole(coding, &events)));
+        let answer = ask_as_anthropic(&proxy, true).send().await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, None));
+        assert_eq!(answer.text().matches("word ").count(), 5_000, "{coding}");
+        assert!(answer.text().contains("message_stop"), "{coding}");
+        assert!(started() > before + 4, "{coding}: {} parts", started() - before);
+        let row = proxy.log_row(&answer).await;
+        assert_eq!(
+            (&row["prompt_tokens"], &row["usage_estimated"]),
+            (&json!(1000), &json!(false)),
+            "{coding}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_becomes_nothing_is_not_read_without_end() {
+    let proxy = ProxyFixture::start().await;
+    // Frames of zstd that a decoder skips.
+    let skipped =
+        [&0x184d_2a50_u32.to_le_bytes()[..], &50_000_u32.to_le_bytes(), "x".repeat(50_000).as_bytes()]
+            .concat();
+    for (frames, status) in [(1, 200), (4, 502)] {
+        let body = [skipped.repeat(frames), whole("zstd", ANSWER)].concat();
+        let reply = Reply::new(200).header("content-encoding", "zstd");
+        proxy.upstream.push(reply.header("content-type", "application/octet-stream").body(body));
+        let answer = ask_as_anthropic(&proxy, false).header("x-gateway-retry", "0").send().await;
+        assert_eq!(answer.status.as_u16(), status, "{frames}: {}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_is_not_encoded_as_declared_is_forwarded_unchanged() {
     let proxy = ProxyFixture::start().await;
@@ -233,6 +329,21 @@ async fn the_next_target_makes_up_for_a_compressed_failure() {
     chain.proxy.upstream.push(packed(200, "gzip", &whole("gzip", ERROR)));
     chain.second.push(good());
     assert_eq!(chain.chat().header("x-gateway-retry", "0").send().await.text(), GOOD);
+}
+
+#[tokio::test]
+async fn the_next_target_makes_up_for_an_error_before_very_much_text() {
+    let chain = FallbackChain::start().await;
+    let events = format!("data: {ERROR}\n\n{}", ": nothing\n\n".repeat(60_000));
+    for coding in ["gzip", "br", "zstd"] {
+        let reply =
+            Reply::new(200).header("content-type", "text/event-stream").header("content-encoding", coding);
+        chain.proxy.upstream.push(reply.body(whole(coding, &events)));
+        chain.second.push(good_stream());
+        let answer = chain.stream().header("x-gateway-retry", "0").send().await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, None), "{coding}");
+        assert!(answer.text().contains("hello"), "{coding}: {}", answer.text());
+    }
 }
 
 #[tokio::test]

@@ -9,11 +9,11 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Backend, PASSWORD, ProxyFixture, TcpForwarder, fresh_postgres, log_id};
+use crate::support::{Backend, PASSWORD, ProxyFixture, TcpForwarder, log_id, migrated_postgres};
 use crate::upstream::Reply;
 
 async fn start(settings: &[(&str, &str)]) -> (ProxyFixture, TcpForwarder) {
-    let (forwarder, url) = TcpForwarder::to_database(&fresh_postgres().await).await;
+    let (forwarder, url) = TcpForwarder::to_database(&migrated_postgres().await).await;
     let mut all = vec![("GATEWAY_DATABASE_URL", url.as_str()), ("GATEWAY_RATE_LIMIT_FREE", "0")];
     all.extend_from_slice(settings);
     let proxy = ProxyFixture::start_with(Backend::Sqlite, &all).await;
@@ -117,7 +117,7 @@ async fn an_unresponsive_database_delays_requests_only_briefly() {
 /// A connection is pinged while it returns to its pool. The moments of the trials are spread over this time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_falls_silent_while_it_returns_frees_its_slot() {
-    let database = fresh_postgres().await;
+    let database = migrated_postgres().await;
     let mut trials = JoinSet::new();
     for step in 0..20 {
         let database = database.clone();

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use crate::support::receiver::is_signed_by;
 use crate::support::{
-    Account, Backend, GatewayProcess, MASTER_KEY, TOKEN_SECRET, TestApp, TestRequest, command, fresh_config,
-    fresh_settings, run,
+    Account, Backend, GatewayProcess, MASTER_KEY, TOKEN_SECRET, TestApp, TestRequest, command,
+    fresh_settings, migrated_config, run,
 };
 use crate::upstream::{Reply, Upstream};
 
@@ -250,7 +250,7 @@ async fn a_rotation_without_the_old_key_fails_and_changes_nothing() {
     let settings = fresh_settings(Backend::Sqlite, &data).await;
     let upstream = Upstream::start().await;
     upstream.set_default_reply(Reply::json(200, "{}"));
-    let app = TestApp::start(fresh_config(Backend::Sqlite, &data, &[]).await, data.clone()).await;
+    let app = TestApp::start(migrated_config(Backend::Sqlite, &data, &[]).await, data.clone()).await;
     let ada = app.enterprise("acme").await;
     let stored = store_secrets(&app, &ada, &upstream).await;
     let keys = [("GATEWAY_MASTER_KEY", NEW_KEY), ("GATEWAY_MASTER_KEYS_ACCEPTED", "")];
@@ -264,7 +264,7 @@ async fn a_rotation_without_the_old_key_fails_and_changes_nothing() {
 async fn tokens_outlive_a_change_of_the_token_secret(backend: Backend) {
     let data = std::sync::Arc::new(tempfile::tempdir().unwrap());
     let first = "the first token secret is long enough";
-    let config = fresh_config(backend, &data, &[("GATEWAY_TOKEN_SECRET", first)]).await;
+    let config = migrated_config(backend, &data, &[("GATEWAY_TOKEN_SECRET", first)]).await;
     let app = TestApp::start(config, data).await;
     let ada = app.signup("acme").await;
     let (mut config, data) = app.stop().await;

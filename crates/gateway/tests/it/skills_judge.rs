@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::on_both;
 use crate::support::assertions::{assert_uuid_v7, time};
 use crate::support::skills::{ENTERPRISE, fields, path};
-use crate::support::{Backend, ProxyFixture, TestApp, fresh_config};
+use crate::support::{Backend, ProxyFixture, TestApp, migrated_config};
 use crate::upstream::Reply;
 
 const AXES: [&str; 5] = ["clarity", "completeness", "originality", "safety", "specificity"];
@@ -287,7 +287,7 @@ on_both!(the_judge_applies_the_rubric_in_force_when_it_stores_the_verdict, ENTER
 async fn versions_without_a_verdict_are_found_after_a_restart() {
     for backend in Backend::BOTH {
         let data = Arc::new(tempfile::tempdir().unwrap());
-        let app = TestApp::start(fresh_config(backend, &data, &ENTERPRISE).await, data).await;
+        let app = TestApp::start(migrated_config(backend, &data, &ENTERPRISE).await, data).await;
         let ada = app.signup("acme").await;
         // Inserted without notifying the judge, as if the process had died between two steps.
         let source = gateway_core::skills::SkillSource::from_raw(GOOD).unwrap();
@@ -317,7 +317,7 @@ async fn versions_without_a_verdict_are_found_after_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn several_nodes_judge_each_version_once() {
     let data = Arc::new(tempfile::tempdir().unwrap());
-    let config = fresh_config(Backend::Postgres, &data, &ENTERPRISE).await;
+    let config = migrated_config(Backend::Postgres, &data, &ENTERPRISE).await;
     let app = TestApp::start(config.clone(), data).await;
     let other_data = tempfile::tempdir().unwrap();
     let mut other = config;

@@ -414,7 +414,7 @@ on_both!(an_event_of_a_change_that_failed_is_never_sent, |app| async move {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_nodes_deliver_an_event_once() {
     let data = std::sync::Arc::new(tempfile::tempdir().unwrap());
-    let config = crate::support::fresh_config(crate::support::Backend::Postgres, &data, &[]).await;
+    let config = crate::support::migrated_config(crate::support::Backend::Postgres, &data, &[]).await;
     let mut second_config = config.clone();
     let second_data = std::sync::Arc::new(tempfile::tempdir().unwrap());
     second_config.data_dir = second_data.path().to_owned();

@@ -286,6 +286,12 @@ pub const GENERAL: &Known = &[
         Manual("create limits of the models with `concurrent`: POST /orgs/:orgId/limits"),
     ),
     ("global_max_parallel_requests", Exact("becomes a limit of concurrent calls of the organization")),
+    (
+        "token_rate_limit_type",
+        Manual(
+            "holds for limits of keys and teams: their import reads it too, as docs/switching/litellm.md says",
+        ),
+    ),
     ("max_request_size_mb", OPERATOR),
     ("max_response_size_mb", OPERATOR),
     ("proxy_batch_write_at", OPERATOR),

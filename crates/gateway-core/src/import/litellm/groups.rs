@@ -44,6 +44,7 @@ impl Group {
             requests: sum(&|deployment| deployment.weights[RPM]),
             tokens: sum(&|deployment| deployment.weights[TPM]),
             concurrent: sum(&|deployment| deployment.concurrent),
+            ..Amounts::default()
         }
     }
 

@@ -39,6 +39,56 @@ fn limits_of_keys_and_teams_are_shared_by_their_keys() {
     assert_eq!(finding(&import, "teams[1]").status, Status::Manual);
 }
 
+/// What `token_rate_limit_type` says holds for all keys and teams.
+#[test]
+fn limits_count_the_tokens_that_the_settings_name() {
+    let by_model = json!({"model_tpm_limit": {"gpt-4o": 900}});
+    let limits = |settings: Value| {
+        let text = json!({
+            "keys": [{"token": "a".repeat(64), "key_alias": "one", "team_id": "t", "tpm_limit": 1000,
+                "metadata": by_model.to_string()}],
+            "teams": [{"team_id": "t", "tpm_limit": 5000, "rpm_limit": 60}],
+            "general_settings": settings,
+        });
+        let import = imported(Source::LitellmKeys, &text.to_string());
+        let limits: Vec<Value> = import.plan.limits.iter().map(|planned| limit(planned).2).collect();
+        (limits, import)
+    };
+    for (given, counted) in [("input", "input_tokens"), ("output", "output_tokens"), ("total", "tokens")] {
+        let (found, import) = limits(json!({"token_rate_limit_type": given, "master_key": "sk-1"}));
+        assert_eq!(
+            found,
+            [
+                json!({counted: 1000}),
+                json!({counted: 900, "models": ["gpt-4o"]}),
+                json!({counted: 5000, "requests": 60})
+            ]
+        );
+        let finding_of = |name: &str| finding(&import, &format!("general_settings.{name}")).status;
+        assert_eq!(finding_of("token_rate_limit_type"), Status::Exact);
+        assert_eq!(finding_of("master_key"), Status::Manual);
+        assert_eq!(finding(&import, "keys[*].tpm_limit").status, Status::Approximate);
+    }
+    let (found, import) = limits(json!({"token_rate_limit_type": "words"}));
+    assert_eq!(found[0], json!({"tokens": 1000}));
+    assert_eq!(finding(&import, "general_settings.token_rate_limit_type").status, Status::Unsupported);
+    let (found, import) = limits(json!("none"));
+    assert_eq!(found[0], json!({"tokens": 1000}));
+    assert_eq!(finding(&import, "general_settings").status, Status::Unsupported);
+}
+
+#[test]
+fn a_dump_has_the_settings_in_its_table_of_sections() {
+    let head = "COPY public.\"LiteLLM_Config\" (param_name, param_value) FROM stdin;\n";
+    let rows = "router_settings\t{}\ngeneral_settings\t{\"token_rate_limit_type\": \"output\"}\n\\.\n";
+    let keys = "INSERT INTO \"LiteLLM_VerificationToken\" (token, key_alias, tpm_limit) VALUES ";
+    let text = format!("{head}{rows}{keys}('{}', 'one', 1000);\n", "a".repeat(64));
+    let import = imported(Source::LitellmKeys, &text);
+    let limits: Vec<_> = import.plan.limits.iter().map(limit).collect();
+    assert_eq!(limits, [("key-one", vec![0], json!({"output_tokens": 1000}))]);
+    assert_eq!(finding(&import, "general_settings.token_rate_limit_type").status, Status::Exact);
+}
+
 #[test]
 fn customers_become_budgets_of_users() {
     let text = json!({

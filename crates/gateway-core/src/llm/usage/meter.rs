@@ -103,6 +103,15 @@ impl Meter {
         }
     }
 
+    /// Whether anything is read of what follows.
+    pub fn reads_on(&self) -> bool {
+        match &self.reader {
+            BodyReader::Json(_) | BodyReader::Sse(_) => true,
+            BodyReader::EventStream { frames, .. } => !frames.has_failed(),
+            BodyReader::Opaque => false,
+        }
+    }
+
     /// The reading so far, for a caller that disconnects.
     pub fn snapshot(&self) -> MeterReading {
         let Meter { format, reader, reading } = self;

@@ -49,6 +49,21 @@ fn named_bytes(events: &[(&str, &str)]) -> String {
     events.iter().flat_map(|(name, data)| ["event: ", name, "\ndata: ", data, "\n\n"]).collect()
 }
 
+#[test]
+fn a_meter_says_whether_it_reads_on() {
+    let mut meter = Meter::new(ProviderFormat::Bedrock, BodyFraming::EventStream);
+    assert!(meter.reads_on());
+    meter.feed(&[0xff; 64]);
+    assert!(!meter.reads_on(), "after an invalid frame");
+    for (framing, reads_on) in
+        [(BodyFraming::Json, true), (BodyFraming::Sse, true), (BodyFraming::Opaque, false)]
+    {
+        let mut meter = Meter::new(ProviderFormat::OpenAi, framing);
+        meter.feed(b"{}");
+        assert_eq!(meter.reads_on(), reads_on, "{framing:?}");
+    }
+}
+
 /// Every recorded stream and body, for the property below.
 fn recordings() -> Vec<(ProviderFormat, BodyFraming, Vec<u8>)> {
     let array = format!("[{}\n,\r\n{}]", GEMINI[0], GEMINI[2]);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::edition;
 use crate::api::audited::Audited;
 use crate::api::caller::{AppState, Caller, Member, Viewer};
-use crate::api::extract::{Body, PagedQuery, PathParam, double_option};
+use crate::api::extract::{Body, PagedQuery, PathParam, ResponseRoom, double_option};
 use crate::api::page;
 use crate::api::response::{Created, Deleted, Json};
 use crate::problem::{ApiResult, Problem};
@@ -39,12 +39,13 @@ pub(super) async fn list_cases(
     State(app): AppState,
     caller: Caller<Viewer>,
     PathParam(id): PathParam<DatasetId>,
+    room: ResponseRoom,
     PagedQuery { page, filter: params }: PagedQuery<CaseParams>,
 ) -> ApiResult<Json<CaseList>> {
     let page = page.page()?;
     let edition = edition(&app, caller.org.id, id, params.version).await?;
     let dataset = DatasetRef { org: caller.org.id, id, edition };
-    let found = datasets::list_cases(&app.services.db, dataset, &page).await?;
+    let found = datasets::list_cases(&app.services.db, dataset, &page, |bytes| room.reserve(bytes)).await?;
     let (cases, next_cursor) = page::into_views(found);
     Ok(Json(CaseList { cases, next_cursor }))
 }

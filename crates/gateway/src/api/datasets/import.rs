@@ -26,13 +26,13 @@ use super::cases::{count, lock_with_room};
 use crate::api::audited::Audited;
 use crate::api::caller::{Caller, Member};
 use crate::api::extract::{BodyLimits, PathParam, read_body, request_memory};
-use crate::api::large_deletions::pause;
 use crate::api::openapi::{Operation, OperationInput};
 use crate::api::response::Json;
 use crate::app::App;
 use crate::compute::{Cancellation, WaitLimits};
 use crate::memory::RequestMemory;
 use crate::problem::{ApiResult, Problem};
+use crate::slices::pause;
 
 /// All rows of an import are in memory at once.
 const MAX_ROWS: u64 = 200_000;

@@ -1,36 +1,43 @@
 //! Bulk reads of a dataset: samples and exports. Both are streamed page by page, so that a large dataset needs the
-//! memory of one page.
+//! memory of one page, which is reserved before its cases are read. Each page is a query of its own, and the organization's
+//! other queries have their turn in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::Stream;
 use gateway_core::datasets::Case;
 use gateway_core::datasets::export::ExportFormat;
 use gateway_core::datasets::sample::{MAX_SAMPLE, MAX_SEED, Sampler};
 use gateway_core::ids::{CaseId, DatasetId, OrgId};
 use gateway_store::StoreError;
-use gateway_store::connection_shares::on_behalf_of;
 use gateway_store::datasets::{self, DatasetRef, Edition};
-use http::HeaderValue;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::edition;
 use crate::api::caller::{AppState, Caller, Viewer};
+use crate::api::downloads::{Download, query};
 use crate::api::extract::{Body as JsonBody, PathParam, QueryParams};
 use crate::api::openapi::{Operation, OperationOutput};
 use crate::app::App;
-use crate::memory::{MemoryAccount, hold};
+use crate::jobs::run_eval::reserve_batch;
+use crate::memory::{MemoryAccount, Reservation, hold};
 use crate::problem::{ApiResult, Problem};
 
-/// A case has up to 256 KiB.
-const CASES_PER_PAGE: i64 = 50;
+/// Fewer if they are large.
+const CASES_PER_PAGE: i64 = 200;
 const IDS_PER_PAGE: i64 = 10_000;
+/// A case is held as the database returned it, as it was read, and in the text.
+const HELD_PER_BYTE: i64 = 3;
+/// The longest time to write a page.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Reads the cases of one edition of a dataset.
 #[derive(Clone)]
@@ -51,40 +58,58 @@ impl CaseReader {
         datasets::case_ids_after(&self.app.services.db, self.dataset(), after, IDS_PER_PAGE).await
     }
 
-    /// Runs on the main runtime: response bodies are polled on workers, which must not use the database.
-    async fn on_main_runtime<T: Send + 'static>(
-        &self,
-        read: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.app
-            .services
-            .tasks
-            .runtime
-            .spawn(on_behalf_of(self.org, read))
-            .await
-            .unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))
+    /// The next cases after one.
+    async fn after(&self, after: Option<CaseId>) -> ApiResult<Page> {
+        let (db, dataset) = (&self.app.services.db, self.dataset());
+        let sizes = datasets::case_sizes_after(db, dataset, after, CASES_PER_PAGE).await?;
+        let (count, memory) = reserve_batch(&self.memory, &sizes, HELD_PER_BYTE)?;
+        let cases = datasets::cases_after(db, dataset, after, count).await?;
+        Ok(Page { cases, memory })
     }
 
-    async fn page(&self, after: Option<CaseId>) -> Result<Vec<Case>, StoreError> {
-        let (app, dataset) = (Arc::clone(&self.app), self.dataset());
-        self.on_main_runtime(async move {
-            datasets::cases_after(&app.services.db, dataset, after, CASES_PER_PAGE).await
-        })
-        .await
+    /// The first of the cases with these ids, and how many of the ids they are for.
+    async fn by_id(&self, ids: &[CaseId]) -> ApiResult<(Page, usize)> {
+        let (db, dataset) = (&self.app.services.db, self.dataset());
+        let sizes = datasets::case_sizes_by_id(db, dataset, ids).await?;
+        let (count, memory) = reserve_batch(&self.memory, &sizes, HELD_PER_BYTE)?;
+        let count = usize::try_from(count).unwrap_or(0).min(ids.len());
+        let cases = datasets::cases_by_id(db, dataset, &ids[..count]).await?;
+        Ok((Page { cases, memory }, count))
     }
+}
 
-    /// A page of the response. Its memory counts until it has been sent.
-    fn hold(&self, page: Vec<u8>) -> Bytes {
-        let mut memory = self.memory.open();
-        memory.charge(page.len());
-        hold(page, memory)
-    }
+/// Cases, and the memory that is reserved for them and for their text.
+struct Page {
+    cases: Vec<Case>,
+    memory: Reservation,
+}
 
-    async fn by_id(&self, ids: Vec<CaseId>) -> Result<Vec<Case>, StoreError> {
-        let (app, dataset) = (Arc::clone(&self.app), self.dataset());
-        self.on_main_runtime(async move { datasets::cases_by_id(&app.services.db, dataset, &ids).await })
-            .await
+impl Page {
+    /// The text of the cases behind its beginning. Its memory counts until it has been sent.
+    async fn write(
+        self,
+        reader: &CaseReader,
+        format: ExportFormat,
+        mut text: Vec<u8>,
+        is_first: bool,
+    ) -> ApiResult<Bytes> {
+        let Self { cases, mut memory } = self;
+        let writing = move || {
+            text.extend(format.write(&cases, is_first));
+            text
+        };
+        let compute = &reader.app.services.compute;
+        let text = compute.run_for_body(reader.org, memory.bytes(), WRITE_TIMEOUT, writing).await?;
+        memory.shrink_to(text.len());
+        memory.charge(text.len() - memory.bytes());
+        Ok(hold(text, memory))
     }
+}
+
+/// Cuts the connection, so that a part does not look like the whole.
+fn interrupted(problem: &Problem) -> std::io::Error {
+    tracing::debug!(reason = %problem.message, "a response with cases of a dataset was interrupted");
+    std::io::Error::other(problem.message.to_string())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -139,35 +164,83 @@ pub(super) async fn sample(
         }
     }
     drop(slot);
-    let page = usize::try_from(CASES_PER_PAGE).unwrap_or(1);
-    let pages = sampler.finish().chunks(page).map(<[CaseId]>::to_vec).collect();
-    Ok(SampleResponse(Body::from_stream(sample_stream(reader, pages, seed))))
+    let ids: Arc<[CaseId]> = Arc::from(sampler.finish());
+    // Before the response begins, so that it has the status of what is wrong.
+    let first = reader.sample_part(&ids, 0, seed).await?;
+    Ok(SampleResponse(Body::from_stream(sample_stream(reader, ids, seed, first))))
+}
+
+/// A part of a response, and where the next one begins; none at the end.
+type Part<T> = (Bytes, Option<T>);
+
+impl CaseReader {
+    /// The cases of a sample from one of its ids on.
+    async fn sample_part(&self, ids: &Arc<[CaseId]>, from: usize, seed: u64) -> ApiResult<Part<usize>> {
+        let (reader, ids) = (self.clone(), Arc::clone(ids));
+        let read = async move {
+            let is_first = from == 0;
+            let text = if is_first { b"{\"cases\":[".to_vec() } else { Vec::new() };
+            let rest = ids.get(from..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok::<_, Problem>((end_of_sample(text, seed), None));
+            }
+            let most = usize::try_from(CASES_PER_PAGE).unwrap_or(1);
+            let (page, count) = reader.by_id(&rest[..rest.len().min(most)]).await?;
+            let text = page.write(&reader, ExportFormat::Json, text, is_first).await?;
+            Ok((text, Some(from + count)))
+        };
+        query(&self.app, self.org, read).await
+    }
+
+    /// The cases of an export after one of them.
+    async fn export_part(&self, format: ExportFormat, after: Option<CaseId>) -> ApiResult<Part<CaseId>> {
+        let reader = self.clone();
+        let read = async move {
+            let is_first = after.is_none();
+            let mut text = if is_first { format.prologue().as_bytes().to_vec() } else { Vec::new() };
+            let page = reader.after(after).await?;
+            let next = page.cases.last().map(|last| last.id);
+            if next.is_none() {
+                text.extend_from_slice(format.epilogue().as_bytes());
+            }
+            Ok::<_, Problem>((page.write(&reader, format, text, is_first).await?, next))
+        };
+        query(&self.app, self.org, read).await
+    }
+}
+
+fn end_of_sample(mut text: Vec<u8>, seed: u64) -> Bytes {
+    text.extend_from_slice(format!("],\"seed\":{seed}}}").as_bytes());
+    text.into()
 }
 
 fn sample_stream(
     reader: CaseReader,
-    pages: Vec<Vec<CaseId>>,
+    ids: Arc<[CaseId]>,
     seed: u64,
-) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
-    futures_util::stream::unfold(
-        (reader, pages.into_iter(), true, false),
-        move |(reader, mut pages, first, done)| async move {
-            if done {
-                return None;
-            }
-            let mut out = if first { b"{\"cases\":[".to_vec() } else { Vec::new() };
-            let Some(ids) = pages.next() else {
-                out.extend_from_slice(format!("],\"seed\":{seed}}}").as_bytes());
-                return Some((Ok(out.into()), (reader, pages, false, true)));
-            };
-            let read = reader.by_id(ids).await.map(|cases| {
-                out.extend(ExportFormat::Json.write(&cases, first));
-                reader.hold(out)
-            });
-            let failed = read.is_err();
-            Some((read, (reader, pages, false, failed)))
-        },
-    )
+    first: Part<usize>,
+) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
+    parts(first, move |from| {
+        let (reader, ids) = (reader.clone(), Arc::clone(&ids));
+        async move { reader.sample_part(&ids, from, seed).await }
+    })
+}
+
+/// The parts of a response, each of which tells where the next one begins.
+fn parts<T, F: Future<Output = ApiResult<Part<T>>>>(
+    first: Part<T>,
+    read: impl Fn(T) -> F,
+) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
+    let (first, next) = first;
+    futures_util::stream::unfold((Some(first), next, read), |(ready, next, read)| async move {
+        if let Some(bytes) = ready {
+            return Some((Ok(bytes), (None, next, read)));
+        }
+        match read(next?).await {
+            Ok((bytes, next)) => Some((Ok(bytes), (None, next, read))),
+            Err(problem) => Some((Err(interrupted(&problem)), (None, None, read))),
+        }
+    })
 }
 
 fn random_seed() -> ApiResult<u64> {
@@ -204,66 +277,30 @@ pub(super) async fn export(
     caller: Caller<Viewer>,
     PathParam(id): PathParam<DatasetId>,
     QueryParams(params): QueryParams<ExportParams>,
-) -> ApiResult<Download> {
+) -> ApiResult<DatasetExport> {
     let format = params.format.unwrap_or(ExportFormat::Json);
     let of = edition(&app, caller.org.id, id, params.version).await?;
     let version = params.version.map(|version| format!("-v{version}")).unwrap_or_default();
     let name = format!("dataset-{id}{version}.{}", format.extension());
     let memory = Arc::clone(&caller.org.memory);
     let reader = CaseReader { org: caller.org.id, memory, app, id, of };
-    Ok(Download { format, name, body: Body::from_stream(export_stream(reader, format)) })
+    let first = reader.export_part(format, None).await?;
+    let rest = parts(first, move |after| {
+        let reader = reader.clone();
+        async move { reader.export_part(format, Some(after)).await }
+    });
+    Ok(DatasetExport(Download { body: Body::from_stream(rest), content_type: format.content_type(), name }))
 }
 
-/// The next page of an export.
-enum ExportPosition {
-    Start,
-    After(CaseId),
-    End,
-}
+pub(super) struct DatasetExport(Download);
 
-fn export_stream(
-    reader: CaseReader,
-    format: ExportFormat,
-) -> impl futures_util::Stream<Item = Result<Bytes, StoreError>> {
-    futures_util::stream::unfold((reader, ExportPosition::Start), move |(reader, position)| async move {
-        let (after, mut out) = match position {
-            ExportPosition::Start => (None, format.prologue().as_bytes().to_vec()),
-            ExportPosition::After(last) => (Some(last), Vec::new()),
-            ExportPosition::End => return None,
-        };
-        match reader.page(after).await {
-            Err(error) => Some((Err(error), (reader, ExportPosition::End))),
-            Ok(cases) => {
-                out.extend(format.write(&cases, after.is_none()));
-                let next = cases.last().map_or(ExportPosition::End, |last| ExportPosition::After(last.id));
-                if cases.is_empty() {
-                    out.extend_from_slice(format.epilogue().as_bytes());
-                }
-                Some((Ok(reader.hold(out)), (reader, next)))
-            }
-        }
-    })
-}
-
-pub(super) struct Download {
-    format: ExportFormat,
-    name: String,
-    body: Body,
-}
-
-impl IntoResponse for Download {
+impl IntoResponse for DatasetExport {
     fn into_response(self) -> Response {
-        let mut response = Response::new(self.body);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.format.content_type()));
-        if let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{}\"", self.name)) {
-            headers.insert(CONTENT_DISPOSITION, value);
-        }
-        response
+        self.0.into_response()
     }
 }
 
-impl OperationOutput for Download {
+impl OperationOutput for DatasetExport {
     fn describe(operation: &mut Operation<'_>) {
         let cases = operation.schemas.output.subschema_for::<Vec<Case>>();
         operation.responses.push((

@@ -12,7 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::runs::{RunInput, check_may_run, start_run};
+use super::runs::check_may_run;
+use super::start::{NewItems, RunInput, start_run};
 use super::view::RunView;
 use crate::api::audited::Audited;
 use crate::api::caller::{Caller, Member};
@@ -89,12 +90,8 @@ pub(super) async fn eval_dataset(
     });
     let target = target.map(serde_json::to_value).transpose().map_err(Problem::internal)?;
     let input = RunInput { dataset: Some((id, version)), target: target.as_ref(), prompt: prompt.as_ref() };
-    let run = start_run(&app, &caller, &eval, input, async |tx, run| {
-        // The lock makes the items a consistent snapshot of the cases.
-        datasets::find_for_update(tx, org, id).await?.ok_or_else(Problem::not_found)?;
-        Ok(evals::add_case_items(tx, run, id, edition).await?)
-    });
-    Ok(Accepted(run.await?.into()))
+    let run = start_run(&app, &caller, &eval, input, NewItems::Cases(id, edition)).await?;
+    Ok(Accepted(run.into()))
 }
 
 /// The edition of a dataset and the number of its cases.

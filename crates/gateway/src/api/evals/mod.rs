@@ -1,9 +1,10 @@
-//! Evals: this file has the definitions; `runs` has their runs, `dataset` the runs over datasets,
-//! and `estimate` what those are expected to cost.
+//! Evals: this file has the definitions; `runs` has their runs, `start` stores new ones, `dataset` has the runs over
+//! datasets, and `estimate` what those are expected to cost.
 
 mod dataset;
 mod estimate;
 mod runs;
+mod start;
 mod view;
 
 use axum::extract::State;

@@ -1,18 +1,17 @@
-//! Runs of evals: start, poll, cancel and compare.
+//! Runs of evals: start over log rows, poll, cancel and compare.
 
 use axum::extract::State;
 use gateway_core::ids::DatasetId;
-use gateway_core::logs::{LogRow, LogSource, PromptVersionRef};
-use gateway_core::quotas::Quota;
+use gateway_core::logs::{LogRow, LogSource};
 use gateway_core::time::Timestamp;
-use gateway_store::evals::{self, Eval, NewRun, Run, RunFilter, RunStatus, VerdictFlip};
+use gateway_store::evals::{self, Eval, Run, RunFilter, RunStatus, VerdictFlip};
 use gateway_store::logs::{self, LogFilter};
 use gateway_store::partial_deletion::RowsToDelete;
-use gateway_store::{Tx, orgs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::start::{NewItems, RunInput, start_run};
 use super::view::{ItemErrorView, ResultView, RunView};
 use super::{EvalId, check_definition};
 use crate::api::audited::Audited;
@@ -28,13 +27,8 @@ use crate::app::App;
 use crate::auth::Identity;
 use crate::evals::EvalDefinition;
 use crate::jobs::live_evals::is_trace;
-use crate::jobs::run_eval::RunEval;
-use crate::jobs::{self, Queued};
 use crate::problem::{ApiResult, Problem};
-use crate::quotas;
 
-/// Unfinished runs of one organization.
-const MAX_UNFINISHED: i64 = 100;
 /// Flips or errors in one response.
 const MAX_LISTED: i64 = 1_000;
 
@@ -75,10 +69,8 @@ pub(super) async fn run(
         Some(ids) => (existing_rows(&app, &caller, ids).await?, None),
         None => latest_rows(&app, &caller, &request, limit).await?,
     };
-    let run = start_run(&app, &caller, &eval, RunInput::default(), async |tx, run| {
-        Ok(evals::add_log_items(tx, run, &rows).await?)
-    });
-    Ok(Accepted(StartedRun { run: run.await?.into(), skipped }))
+    let run = start_run(&app, &caller, &eval, RunInput::default(), NewItems::LogRows(rows)).await?;
+    Ok(Accepted(StartedRun { run: run.into(), skipped }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -99,57 +91,6 @@ pub(in crate::api) async fn check_may_run(app: &App, caller: &Identity, eval: &E
         config: eval.config.clone(),
     };
     check_definition(app, caller, &eval.name, definition).await.map(|_| ())
-}
-
-/// The dataset of a run, with its version, and the target that is called first.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RunInput<'a> {
-    pub dataset: Option<(DatasetId, Option<i64>)>,
-    pub target: Option<&'a Value>,
-    /// The prompt of the target.
-    pub prompt: Option<&'a PromptVersionRef>,
-}
-
-/// Stores a run with its items and enqueues its job.
-pub(super) async fn start_run(
-    app: &Audited,
-    caller: &Identity,
-    eval: &Eval,
-    RunInput { dataset, target, prompt }: RunInput<'_>,
-    add_items: impl AsyncFnOnce(&mut Tx, i64) -> ApiResult<()>,
-) -> ApiResult<Run> {
-    let (org, id) = (caller.org.id, app.services.ids.next_row_id());
-    let definition = json!({"type": eval.kind, "evaluator": eval.evaluator, "config": eval.config});
-    let mut tx = app.services.db.begin().await?;
-    // The lock keeps concurrent requests from exceeding the limit.
-    orgs::lock_for_update(&mut tx, org).await?;
-    if evals::count_unfinished(&mut tx, org).await? >= MAX_UNFINISHED {
-        return Err(Problem::conflict(format!(
-            "the organization already has {MAX_UNFINISHED} unfinished runs; wait until some finish"
-        )));
-    }
-    quotas::check(&app.services, &mut tx, &caller.org, Quota::EvalRuns).await?;
-    let run = NewRun {
-        id,
-        org,
-        eval_id: eval.id,
-        dataset,
-        begun_by: if dataset.is_some() { "dataset" } else { "manual" },
-        definition: &definition,
-        target,
-        prompt,
-        created_by: &caller.actor(),
-        now: app.services.clock.now(),
-    };
-    evals::insert_run(&mut tx, &run).await?;
-    add_items(&mut tx, id).await?;
-    tx.record(app.entry().target(eval.id, &eval.name).created(&json!({"run_id": id})));
-    let queued: Queued = jobs::enqueue(&app.jobs, &mut tx, org, &RunEval { run: id }).await?;
-    tx.commit().await?;
-    let run = stored(app, caller, id).await?;
-    // After the read, so that the response shows the run before its job started.
-    queued.notify(&app.jobs);
-    Ok(run)
 }
 
 async fn existing_rows(app: &App, caller: &Identity, ids: Vec<i64>) -> ApiResult<Vec<i64>> {
@@ -380,6 +321,6 @@ pub(super) async fn compare_runs(
     }))
 }
 
-async fn stored(app: &App, caller: &Identity, id: i64) -> ApiResult<Run> {
+pub(super) async fn stored(app: &App, caller: &Identity, id: i64) -> ApiResult<Run> {
     evals::find_run(&app.services.db, caller.org.id, id).await?.ok_or_else(Problem::not_found)
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::caller::{AppState, Caller, Member, Viewer};
-use super::extract::{LimitedBody, PathParam, QueryParams, optional_object};
+use super::extract::{LimitedBody, PathParam, QueryParams, ResponseRoom, optional_object};
 use super::openapi::{Area, Operation, OperationOutput};
 use super::page::{self, PageParams};
 use super::response::{EventStream, Json};
@@ -293,9 +293,11 @@ struct History {
 async fn history(
     State(app): AppState,
     caller: Caller<Viewer>,
+    room: ResponseRoom,
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<History>> {
-    let found = playground::list(&app.services.db, caller.org.id, &caller.actor(), &params.page()?).await?;
+    let (db, owner, page) = (&app.services.db, caller.actor(), params.page()?);
+    let found = playground::list(db, caller.org.id, &owner, &page, |bytes| room.reserve(bytes)).await?;
     let (runs, next_cursor) = page::into_views(found);
     Ok(Json(History { runs, next_cursor }))
 }
@@ -311,15 +313,14 @@ enum HistoryEntry {
 async fn get(
     State(app): AppState,
     caller: Caller<Viewer>,
+    room: ResponseRoom,
     PathParam(id): PathParam<PlayId>,
 ) -> ApiResult<Json<HistoryEntry>> {
-    let (org, owner) = (caller.org.id, caller.actor());
-    if let Some(run) =
-        playground::find(&app.services.db, org, &owner, id).await?.filter(|run| run.error.is_none())
-    {
+    let (db, org, owner) = (&app.services.db, caller.org.id, caller.actor());
+    if let Some(run) = playground::find(db, org, &owner, id).await?.filter(|run| run.error.is_none()) {
         return Ok(Json(HistoryEntry::Run(Box::new(run.into()))));
     }
-    let runs = playground::list_comparison(&app.services.db, org, &owner, id).await?;
+    let runs = playground::list_comparison(db, org, &owner, id, |bytes| room.reserve(bytes)).await?;
     if runs.is_empty() {
         return Err(Problem::not_found());
     }

@@ -94,7 +94,7 @@ async fn execute_streamed(app: &Arc<App>, caller: &Identity, run: &ModelRun, eve
     let _ = events.send(name, &ResultView::from(result)).await;
 }
 
-/// Forwards the text as it arrives. Returns `None` when the client has disconnected.
+/// Forwards text and pieces of tool calls as they arrive. Returns `None` when the client has disconnected.
 async fn stream_completion(
     app: &Arc<App>,
     caller: &Identity,
@@ -158,17 +158,22 @@ async fn forward(
         match chunk {
             StreamChunk::Error(message) => return Err(InBandError(message)),
             StreamChunk::Delta { text, tool_calls, bytes, finish_reason } => {
+                let mut delta = json!({"content": text});
+                if !tool_calls.is_empty() {
+                    delta["tool_calls"] = json!(tool_calls);
+                }
+                let is_empty = text.is_empty() && tool_calls.is_empty();
                 completion.add_tool_calls(tool_calls, bytes);
                 if finish_reason.is_some() {
                     completion.finish_reason = finish_reason;
                 }
-                if text.is_empty() {
+                if is_empty {
                     continue;
                 }
                 if completion.output.len() < MAX_OUTPUT_BYTES {
                     completion.output.push_str(&text);
                 }
-                if events.send("delta", &json!({"content": text})).await.is_err() {
+                if events.send("delta", &delta).await.is_err() {
                     return Ok(false);
                 }
             }

@@ -13,6 +13,7 @@ use gateway_core::prompts::{
 };
 use gateway_core::time::Timestamp;
 use gateway_store::prompts::{self, Prompt, PromptName};
+use gateway_store::versioned::Versioned;
 use http::StatusCode;
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -21,7 +22,10 @@ use serde_json::json;
 
 use super::audited::Audited;
 use super::caller::{AppState, Caller, Member, Viewer};
-use super::extract::{Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryParams, path_param};
+use super::extract::{
+    Body, FromPath, OptionalBody, PagedQuery, PathParam, QueryParams, ResponseRoom, path_param,
+};
+use super::large_deletions::VersionedDeletion;
 use super::openapi::{Area, Operation, OperationInput};
 use super::page;
 use super::response::{Created, Deleted, Json};
@@ -219,12 +223,13 @@ struct PromptList {
 async fn list(
     State(app): AppState,
     caller: Caller<Viewer>,
+    room: ResponseRoom,
     PagedQuery { page, filter: params }: PagedQuery<ListParams>,
 ) -> ApiResult<Json<PromptList>> {
     let namespace = params.namespace.as_deref();
     namespace.map_or(Ok(()), check_name).map_err(|why| Problem::field("namespace", why))?;
-    let page = page.page()?;
-    let found = prompts::list(&app.services.db, caller.org.id, params.namespace.as_deref(), &page).await?;
+    let (db, page) = (&app.services.db, page.page()?);
+    let found = prompts::list(db, caller.org.id, namespace, &page, |bytes| room.reserve(bytes)).await?;
     let (prompts, next_cursor) = page::try_into_views(found)?;
     Ok(Json(PromptList { prompts, next_cursor }))
 }
@@ -295,14 +300,19 @@ async fn update(
 }
 
 async fn delete(app: Audited, caller: Caller<Member>, path: PromptPath) -> ApiResult<Json<Deleted>> {
+    let org = caller.org.id;
+    let found = prompts::find(&app.services.db, org, path.name(), &VersionSelector::Latest).await?;
+    let what = Versioned::Prompt(found.ok_or_else(Problem::not_found)?.id);
+    let mut deletion = VersionedDeletion::new(&app, org, what).await?;
     let mut tx = app.services.db.begin().await?;
-    if !prompts::delete(&mut tx, caller.org.id, path.name()).await? {
+    if !deletion.delete(&app, &mut tx).await? {
         return Err(Problem::not_found());
     }
-    let (org, PromptPath { namespace, slug }) = (caller.org.id, path);
+    let PromptPath { namespace, slug } = path;
     tx.record(app.entry().named(&format!("{namespace}/{slug}")));
     let pending = invalidation::record(&mut tx, Invalidation::Prompt { org, namespace, slug }).await?;
     invalidation::commit(tx, [pending], &app.cluster).await?;
+    deletion.finish(&app);
     Ok(Deleted::yes())
 }
 
@@ -316,10 +326,11 @@ async fn versions(
     State(app): AppState,
     caller: Caller<Viewer>,
     path: PromptPath,
+    room: ResponseRoom,
     QueryParams(params): QueryParams<page::PageParams>,
 ) -> ApiResult<Json<VersionList>> {
-    let page = params.numeric_page()?;
-    let found = prompts::list_versions(&app.services.db, caller.org.id, path.name(), &page).await?;
+    let (db, org, page) = (&app.services.db, caller.org.id, params.numeric_page()?);
+    let found = prompts::list_versions(db, org, path.name(), &page, |bytes| room.reserve(bytes)).await?;
     // Every prompt has a version, so an empty first page means that the prompt does not exist.
     if found.rows.is_empty()
         && prompts::find(&app.services.db, caller.org.id, path.name(), &VersionSelector::Latest)

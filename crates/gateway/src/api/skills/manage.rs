@@ -6,6 +6,7 @@ use gateway_core::quotas::Quota;
 use gateway_core::skills::files::FileList;
 use gateway_core::skills::{SkillChange, SkillSource};
 use gateway_store::skills::{self, NewSkill, SkillFilter};
+use gateway_store::versioned::Versioned;
 use gateway_store::{StoreError, Tx};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -16,7 +17,8 @@ use super::view::{KnownEtags, SkillFile, SkillView, VersionView};
 use super::{Reader, Writer, coded, duplicate_name};
 use crate::api::audited::Audited;
 use crate::api::caller::AppState;
-use crate::api::extract::{Body, PagedQuery, PathParam, QueryParams, double_option};
+use crate::api::extract::{Body, PagedQuery, PathParam, QueryParams, ResponseRoom, double_option};
+use crate::api::large_deletions::VersionedDeletion;
 use crate::api::page::{self, PageParams};
 use crate::api::response::{Created, Deleted, Json};
 use crate::app::App;
@@ -50,11 +52,13 @@ pub struct SkillList {
 pub async fn list(
     State(app): AppState,
     caller: Reader,
+    room: ResponseRoom,
     PagedQuery { page, filter: params }: PagedQuery<ListParams>,
 ) -> ApiResult<Json<SkillList>> {
     let public = params.visibility.map(|visibility| visibility == VisibilityParam::Public);
     let filter = SkillFilter { public, name: params.name_like };
-    let found = skills::list(&app.services.db, caller.org.id, &filter, &page.page()?).await?;
+    let (db, page) = (&app.services.db, page.page()?);
+    let found = skills::list(db, caller.org.id, &filter, &page, |bytes| room.reserve(bytes)).await?;
     let (skills, next_cursor) = page::into_views(found);
     Ok(Json(SkillList { skills, next_cursor }))
 }
@@ -168,11 +172,13 @@ pub async fn delete(
     caller: Writer,
     PathParam(id): PathParam<SkillId>,
 ) -> ApiResult<Json<Deleted>> {
+    let mut deletion = VersionedDeletion::new(&app, caller.org.id, Versioned::Skill(id)).await?;
     let mut tx = app.services.db.begin().await?;
     let skill = skills::find_for_update(&mut tx, caller.org.id, id).await?.ok_or_else(Problem::not_found)?;
-    skills::delete(&mut tx, caller.org.id, id).await?;
+    deletion.delete(&app, &mut tx).await?;
     tx.record(app.entry().named(&skill.source.name).deleted(&state(&skill.source, skill.version)));
     tx.commit().await?;
+    deletion.finish(&app);
     Ok(Deleted::yes())
 }
 
@@ -197,11 +203,13 @@ pub async fn versions(
     State(app): AppState,
     caller: Reader,
     PathParam(id): PathParam<SkillId>,
+    room: ResponseRoom,
     QueryParams(params): QueryParams<PageParams>,
 ) -> ApiResult<Json<VersionList>> {
     let page = params.page()?;
     must_exist(&app, &caller, id).await?;
-    let found = skills::list_versions(&app.services.db, caller.org.id, id, &page).await?;
+    let (db, org) = (&app.services.db, caller.org.id);
+    let found = skills::list_versions(db, org, id, &page, |bytes| room.reserve(bytes)).await?;
     let (versions, next_cursor) = page::into_views(found);
     Ok(Json(VersionList { versions, next_cursor }))
 }

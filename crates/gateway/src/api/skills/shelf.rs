@@ -16,7 +16,7 @@ use super::view::{KnownEtags, SkillFile, SkillView};
 use super::{Reader, Writer, coded};
 use crate::api::audited::Audited;
 use crate::api::caller::AppState;
-use crate::api::extract::{PagedQuery, PathParam};
+use crate::api::extract::{PagedQuery, PathParam, ResponseRoom};
 use crate::api::page;
 use crate::api::response::{Created, Json};
 use crate::problem::{ApiResult, Problem};
@@ -44,6 +44,7 @@ enum SortParam {
 pub async fn list_public(
     State(app): AppState,
     _caller: Reader,
+    room: ResponseRoom,
     PagedQuery { page, filter: params }: PagedQuery<ShelfParams>,
 ) -> ApiResult<Json<SkillList>> {
     let filter = ShelfFilter { name: params.name_like, description: params.description_like };
@@ -52,7 +53,8 @@ pub async fn list_public(
         Some(SortParam::Adoptions) => ShelfSort::Adoptions,
         Some(SortParam::Score) => ShelfSort::Score,
     };
-    let found = skills::list_shelf(&app.services.db, &filter, sort, &page.page()?).await?;
+    let (db, page) = (&app.services.db, page.page()?);
+    let found = skills::list_shelf(db, &filter, sort, &page, |bytes| room.reserve(bytes)).await?;
     let (skills, next_cursor) = page::into_views(found);
     Ok(Json(SkillList { skills, next_cursor }))
 }

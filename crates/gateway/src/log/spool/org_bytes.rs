@@ -1,11 +1,15 @@
-//! How many bytes of bodies each organization has in the spool. Every request adds to it, so there is no lock and no
-//! entry for each organization: a count is the lesser of two, which few organizations share by chance.
+//! How many bytes each organization has in the spool: of whole records, because rows without bodies fill it too. Every
+//! request adds to it, so there is no lock and no entry for each organization: a count is the lesser of two, which few
+//! organizations share by chance.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gateway_core::fair_share::{ShareRule, Use};
 use gateway_core::ids::OrgId;
-use gateway_core::logs::LogRow;
 
+/// One part of so many of the limit is left by an organization that is alone: for rows without bodies, and for the bodies
+/// of the next organization.
+const RESERVED_PART: u64 = 8;
 /// Two organizations share both counts with a chance of one in 16 million.
 const COUNTS: usize = 1 << 12;
 const COUNT_BITS: u32 = COUNTS.trailing_zeros();
@@ -26,15 +30,23 @@ impl OrgBytes {
         self.counts(org).map(|count| count.load(Ordering::Relaxed)).into_iter().min().unwrap_or(0)
     }
 
+    /// Whether bodies of an organization may be added to the spool: what waits of it must not cost others theirs.
+    pub fn has_room(&self, org: OrgId, bodies: u64, (pending, limit): (u64, u64)) -> bool {
+        let own = self.of(org);
+        let for_one = limit - limit / RESERVED_PART;
+        if self.is_only(own) && pending.saturating_add(bodies) <= for_one {
+            return true;
+        }
+        // The rows that the writer stores name no owner, so each organization counts for itself here.
+        ShareRule::SPOOLED_BODIES.admits(Use { total: limit, used: pending, own, of_owner: own }, bodies)
+    }
+
     /// Whether an organization with so many bytes is the only one that has any.
-    pub fn is_only(&self, own: u64) -> bool {
+    fn is_only(&self, own: u64) -> bool {
         self.total.load(Ordering::Relaxed) <= own
     }
 
     pub fn add(&self, org: OrgId, bytes: u64) {
-        if bytes == 0 {
-            return;
-        }
         self.total.fetch_add(bytes, Ordering::Relaxed);
         for count in self.counts(org) {
             count.fetch_add(bytes, Ordering::Relaxed);
@@ -65,11 +77,6 @@ impl OrgBytes {
         let [first, second] = &self.tables;
         [&first[index(0)], &second[index(COUNT_BITS)]]
     }
-}
-
-/// What a row counts for.
-pub fn body_bytes(row: &LogRow) -> u64 {
-    (row.request.len() + row.response.len()) as u64
 }
 
 #[cfg(test)]

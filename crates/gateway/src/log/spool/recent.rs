@@ -30,8 +30,8 @@ struct RecentRow {
 /// The rows in memory from some offset of a segment on.
 #[derive(Debug, PartialEq)]
 pub enum RecentRows {
-    /// Rows, and how many bytes of the segment they take.
-    Rows(Vec<LogRow>, u64),
+    /// Rows, and how many bytes of the segment each of them takes.
+    Rows(Vec<LogRow>, Vec<u64>),
     /// No row starts at the offset; the next one in memory starts this many bytes later.
     StartsAfter(u64),
     Empty,
@@ -80,16 +80,17 @@ impl RecentBuffer {
             Some(first) if first.segment == segment => {}
             _ => return RecentRows::Empty,
         }
-        let (mut rows, mut end) = (Vec::new(), offset);
+        let (mut rows, mut lengths, mut end) = (Vec::new(), Vec::new(), offset);
         while rows.len() < max_rows
             && end - offset < enough_bytes
             && self.rows.front().is_some_and(|next| next.span.segment == segment && next.span.start == end)
             && let Some(next) = self.pop()
         {
             end = next.span.end;
+            lengths.push(end - next.span.start);
             rows.push(next.row);
         }
-        RecentRows::Rows(rows, end - offset)
+        RecentRows::Rows(rows, lengths)
     }
 
     /// Drops the rows of a segment that was deleted.

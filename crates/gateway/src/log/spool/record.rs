@@ -44,16 +44,19 @@ pub fn encode(row: &LogRow, marker: &Marker, buffer: &mut Vec<u8>) -> std::io::R
 #[derive(Debug, Default)]
 pub struct Records {
     pub rows: Vec<LogRow>,
+    /// How many bytes each of them takes.
+    pub lengths: Vec<u64>,
     /// Intact records that this version cannot read.
     pub unreadable: Vec<Vec<u8>>,
-    /// How many bytes all of them take.
+    /// How many bytes all rows and records take.
     pub length: u64,
 }
 
 impl Records {
-    /// Rows that take this many bytes of the segment.
-    pub fn of_rows(rows: Vec<LogRow>, length: u64) -> Self {
-        Self { rows, unreadable: Vec::new(), length }
+    /// Rows, each of which takes this many bytes of the segment.
+    pub fn of_rows(rows: Vec<LogRow>, lengths: Vec<u64>) -> Self {
+        let length = lengths.iter().sum();
+        Self { rows, lengths, unreadable: Vec::new(), length }
     }
 }
 
@@ -63,7 +66,10 @@ pub fn read_records(bytes: &[u8]) -> Records {
     while let Some(record) = read_record(&bytes[at..]) {
         let end = at + record.length;
         match record.row {
-            Some(row) => found.rows.push(row),
+            Some(row) => {
+                found.rows.push(row);
+                found.lengths.push(record.length as u64);
+            }
             None => found.unreadable.push(bytes[at..end].to_vec()),
         }
         at = end;

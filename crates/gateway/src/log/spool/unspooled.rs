@@ -7,7 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use gateway_core::logs::LogRow;
 use gateway_store::faults::DiskCall;
 
-use super::{Spool, body_bytes, record};
+use super::{Spool, record};
 
 /// Rows that are kept in memory while the disk rejects them.
 const MAX_UNSPOOLED_ROWS: usize = 10_000;
@@ -55,7 +55,7 @@ impl Spool {
             };
             whole += length;
             self.pending_bytes.fetch_add(length, Ordering::Relaxed);
-            self.org_bytes.add(row.org_id, body_bytes(&row));
+            self.org_bytes.add(row.org_id, length);
         }
         Ok(())
     }

@@ -49,6 +49,9 @@ pub async fn take(
     let call = facts.call(org, &plan.targets[0], body_bytes);
     let wait = if call.is_internal { Wait::default() } else { wait(context, plan, body_bytes) };
     let events = &context.state.metrics.events;
+    if !wait.max.is_zero() {
+        record.begin_wait();
+    }
     match context.state.limits.admit(org, &call, wait).await {
         Ok(permit) => {
             if let Some(permit) = permit.as_ref().filter(|permit| !permit.waited().is_zero()) {
@@ -58,12 +61,17 @@ pub async fn take(
             Ok(())
         }
         Err(refusal) => {
-            if let Refusal::Over(over) = &refusal {
-                record.refuse_by_limit(over);
-                events.limit_refused(&over.name);
-                if !over.waited.is_zero() && !wait.max.is_zero() {
-                    events.queued(over.waited);
+            match &refusal {
+                Refusal::Over(over) => {
+                    record.refuse_by_limit(over);
+                    events.limit_refused(context.identity.org.id, &over.name);
+                    if !over.waited.is_zero() && !wait.max.is_zero() {
+                        events.queued(over.waited);
+                    }
                 }
+                Refusal::Missing(_) => record.forget_wait(),
+                // It waited until now.
+                Refusal::Stopping => {}
             }
             Err(problem(context, plan, refusal))
         }
@@ -87,7 +95,7 @@ pub async fn move_to(
     let moved = context.state.limits.move_to(org, record.permit_mut(), &call).await;
     moved.map_err(|refusal| match refusal {
         Refusal::Over(over) => {
-            context.state.metrics.events.limit_refused(&over.name);
+            context.state.metrics.events.limit_refused(context.identity.org.id, &over.name);
             format!("skipped: limit '{}' reached", over.name)
         }
         Refusal::Missing(missing) => format!("skipped: limit '{}' needs {}", missing.limit, missing.per),

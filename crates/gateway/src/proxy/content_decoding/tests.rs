@@ -63,6 +63,31 @@ fn decode_in(name: &str, encoded: &[u8], chunk: usize) -> (Vec<u8>, Result<(), D
     (decoded, fed.and_then(|()| decoder.finish()))
 }
 
+/// The whole text, if it is complete and not larger.
+fn decode_within(name: &str, encoded: &[u8], max_bytes: u64) -> Result<Vec<u8>, DecodeError> {
+    let mut decoder = codings(name).decoder(max_bytes).unwrap();
+    let mut decoded = Vec::new();
+    decoder.feed(encoded, &mut |piece| decoded.extend_from_slice(piece))?;
+    decoder.finish().map(|()| decoded)
+}
+
+/// The parts of a body that arrives in one chunk, and how it ended.
+fn parts(name: &str, encoded: &[u8], max_bytes: usize) -> (Vec<Vec<u8>>, Result<(), DecodeError>) {
+    let mut decoder = codings(name).decoder(MAX).unwrap();
+    decoder.begin(encoded.len());
+    let (mut rest, mut parts) = (encoded, Vec::new());
+    loop {
+        let mut part = Vec::new();
+        let decoded = decoder.decode_some(&mut rest, max_bytes, &mut |piece| part.extend_from_slice(piece));
+        parts.push(part);
+        match decoded {
+            Ok(false) => {}
+            Ok(true) => return (parts, decoder.finish()),
+            Err(error) => return (parts, Err(error)),
+        }
+    }
+}
+
 #[test]
 fn headers_declare_the_codings() {
     let read = |values: &[&str]| ContentCodings::from_headers(&headers(values));
@@ -131,14 +156,68 @@ fn decoding_a_bomb_stops() {
 }
 
 #[test]
+fn a_chunk_that_becomes_large_is_decoded_in_parts() {
+    let zeros = vec![0; 900_000];
+    for name in CODINGS {
+        let encoded = encode(name, &zeros);
+        let (found, ended) = parts(name, &encoded, PART_BYTES);
+        assert_eq!(ended, Ok(()), "{name}");
+        assert!(found.len() > 10 && found.iter().all(|part| part.len() < PART_BYTES + PIECE_BYTES), "{name}");
+        assert!(found.concat() == zeros, "{name}");
+    }
+}
+
+#[test]
+fn input_that_becomes_nothing_is_read_in_parts() {
+    let mut skipped = 0x184d_2a50_u32.to_le_bytes().to_vec();
+    skipped.extend(50_000_u32.to_le_bytes());
+    skipped.resize(50_008, 7);
+    let skipped = [skipped.repeat(160), encode("zstd", b"")].concat();
+    // Empty blocks of deflate data, in a body that is compressed once more.
+    let head: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    let blocks: Vec<u8> = [0, 0, 0, 0xff, 0xff].repeat(180_000);
+    let end: [u8; 13] = [1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+    let empty = encode("gzip", &[&head[..], &blocks[..], &end[..]].concat());
+    assert!(skipped.len() > 7 << 20 && empty.len() < 10_000);
+    // Each member needs a decoder.
+    let members = encode("gzip", b"").repeat(3_000);
+    let bodies = [("zstd", skipped, 100), ("gzip, gzip", empty, 10), ("gzip", members, 10)];
+    for (name, encoded, at_least) in bodies {
+        let mut decoder = codings(name).decoder(MAX).unwrap();
+        decoder.begin(encoded.len());
+        let mut rest = &encoded[..];
+        assert_eq!(decoder.decode_some(&mut rest, PART_BYTES, &mut |_| ()), Ok(false), "{name}");
+        assert!(encoded.len() - rest.len() <= PART_BYTES + PIECE_BYTES, "{name}");
+
+        let (found, ended) = parts(name, &encoded, PART_BYTES);
+        assert_eq!(ended, Ok(()), "{name}");
+        assert!(found.len() > at_least && found.concat().is_empty(), "{name}: {} parts", found.len());
+    }
+}
+
+#[test]
+fn what_grows_by_much_is_not_ordinary() {
+    let letters: Vec<u8> =
+        (0..200_000_u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes()).collect();
+    for (text, is_ordinary) in [(vec![0; 200_000], true), (vec![0; 900_000], false), (letters, true)] {
+        for name in ["gzip", "br", "zstd"] {
+            let encoded = encode(name, &text);
+            let mut decoder = codings(name).decoder(MAX).unwrap();
+            decoder.feed(&encoded, &mut |_| ()).unwrap();
+            assert_eq!(decoder.is_ordinary(), is_ordinary, "{name}, {} of {}", encoded.len(), text.len());
+        }
+    }
+}
+
+#[test]
 fn the_size_is_limited() {
     let text: Vec<u8> = (0..400_000_u32).flat_map(u32::to_le_bytes).collect();
     for name in CODINGS {
         let encoded = Bytes::from(encode(name, &text));
         // Two codings count twice.
         let needed = 4 * text.len() as u64;
-        assert_eq!(codings(name).decode(&encoded, needed).unwrap(), text);
-        assert_eq!(codings(name).decode(&encoded, 100_000), Err(DecodeError::TooLarge), "{name}");
+        assert_eq!(decode_within(name, &encoded, needed).unwrap(), text);
+        assert_eq!(decode_within(name, &encoded, 100_000), Err(DecodeError::TooLarge), "{name}");
         let prefix = codings(name).decode_prefix(&encoded, 100_000);
         assert!(
             text.starts_with(&prefix)
@@ -147,7 +226,6 @@ fn the_size_is_limited() {
         );
     }
     let plain = Bytes::from_static(b"{}");
-    assert_eq!(ContentCodings::default().decode(&plain, 0), Ok(plain.clone()));
     assert_eq!(ContentCodings::default().decode_prefix(&plain, 0), plain);
 }
 
@@ -195,6 +273,13 @@ proptest! {
         }
         prop_assert_eq!(decoder.finish(), Ok(()));
         prop_assert!(decoded == text);
+    }
+
+    #[test]
+    fn parts_do_not_matter(text in text(), name in prop::sample::select(&CODINGS[..]), max_bytes in 1..50_000_usize) {
+        let (found, ended) = parts(name, &encode(name, &text), max_bytes);
+        prop_assert_eq!(ended, Ok(()));
+        prop_assert!(found.concat() == text);
     }
 
     #[test]

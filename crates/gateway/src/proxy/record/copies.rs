@@ -74,6 +74,11 @@ impl BodyCopies {
         }
     }
 
+    /// More of the response is copied.
+    pub fn wants_response(&self) -> bool {
+        self.is_enabled && !self.is_response_truncated
+    }
+
     /// Makes room for so many more bytes. Returns false if there is no memory for them.
     fn prepare_response(&mut self, bytes: usize) -> bool {
         let (length, capacity) = (self.response.len() + bytes, self.response.capacity());

@@ -1,6 +1,6 @@
 //! What the record of a request knows of its limits: the permit until the request ends, and what the row says of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway_core::limits::{LimitStatus, TokensUsed};
 use gateway_core::llm::usage::Usage;
@@ -18,6 +18,8 @@ pub(super) struct RecordedLimits {
     /// Of a request that was refused.
     uses: LimitUses,
     queued: Option<Duration>,
+    /// While the request may wait for its limits. Its caller may hang up meanwhile.
+    waits_since: Option<Instant>,
     plan: Option<LimitStatus>,
 }
 
@@ -40,16 +42,27 @@ impl Record {
         self.origin.source.is_internal()
     }
 
+    /// The request may have to wait for its limits. If it ends before it is admitted or refused, it waited until then.
+    pub fn begin_wait(&mut self) {
+        self.limits.waits_since = Some(Instant::now());
+    }
+
+    /// The request is refused without having waited.
+    pub fn forget_wait(&mut self) {
+        self.limits.waits_since = None;
+    }
+
     /// The request holds this until it ends.
     pub fn hold_limits(&mut self, permit: Option<Permit>, plan: Option<LimitStatus>) {
-        let waited = permit.as_ref().map(Permit::waited).filter(|waited| !waited.is_zero());
-        self.limits = RecordedLimits { permit, uses: LimitUses::default(), queued: waited, plan };
+        let queued = permit.as_ref().map(Permit::waited).filter(|waited| !waited.is_zero());
+        self.limits = RecordedLimits { permit, queued, plan, ..RecordedLimits::default() };
     }
 
     /// The request was refused by a limit.
     pub fn refuse_by_limit(&mut self, over: &Over) {
         self.limits.uses.clone_from(&over.uses);
         self.limits.queued = Some(over.waited).filter(|waited| waited.as_millis() > 0);
+        self.forget_wait();
     }
 
     pub fn permit_mut(&mut self) -> &mut Option<Permit> {
@@ -71,12 +84,22 @@ impl Record {
     /// Replaces what was reserved by what the request used. An answer from the cache used no tokens.
     pub(super) fn settle_limits(&mut self, row: &mut LogRow) {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        row.queued_ms = self.limits.queued.map(millis);
+        row.queued_ms = self.limits.queued.or_else(|| self.waited_in_vain()).map(millis);
         row.limits = std::mem::take(&mut self.limits.uses);
         let Some(permit) = &mut self.limits.permit else { return };
         let is_hit = self.cache.status == Some(CacheStatus::Hit);
         let used = row.tokens.filter(|_| !is_hit).map(|tokens| used(&tokens)).unwrap_or_default();
         row.limits = permit.settle(used);
+    }
+
+    /// How long a request waited whose caller hung up, or whose node stopped.
+    fn waited_in_vain(&self) -> Option<Duration> {
+        let waited = self.limits.waits_since?.elapsed();
+        if waited.as_millis() == 0 {
+            return None;
+        }
+        self.state.metrics.events.queued(waited);
+        Some(waited)
     }
 }
 

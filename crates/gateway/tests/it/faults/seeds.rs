@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::plan::{Plan, Step};
 use super::schedule::Schedule;
 use super::world::{Peers, World};
-use crate::support::{TestApp, fresh_config};
+use crate::support::{TestApp, migrated_config};
 use crate::upstream::Reply;
 
 /// Seeds of an ordinary test run.
@@ -44,7 +44,7 @@ impl Run {
         let settings = peers.settings();
         let settings: Vec<(&str, &str)> =
             settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let app = TestApp::start(fresh_config(plan.backend, &data, &settings).await, data).await;
+        let app = TestApp::start(migrated_config(plan.backend, &data, &settings).await, data).await;
         let world = World::create(app.address, peers).await;
         let schedule = Schedule::default();
         schedule.install(&app);

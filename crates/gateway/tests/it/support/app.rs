@@ -10,12 +10,12 @@ use gateway::config::{Config, RawSettings};
 use gateway::server::{self, Server};
 use gateway::services::StartError;
 use gateway_store::StoreError;
-use gateway_store::testing::create_postgres_database;
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::client::{TestRequest, TestResponse};
+use super::databases::{empty_postgres, migrated_postgres, migrated_sqlite};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -54,7 +54,7 @@ impl TestApp {
     /// it.
     pub async fn start_with(backend: Backend, settings: &[(&str, &str)]) -> Self {
         let data = Arc::new(tempfile::tempdir().unwrap());
-        Self::start(fresh_config(backend, &data, settings).await, data).await
+        Self::start(migrated_config(backend, &data, settings).await, data).await
     }
 
     pub async fn start(config: Config, data: Arc<TempDir>) -> Self {
@@ -185,35 +185,47 @@ impl Drop for TestApp {
 
 /// Returns environment variables that select the data directory and an empty database.
 pub async fn fresh_settings(backend: Backend, data: &TempDir) -> Vec<(String, String)> {
-    let mut settings = vec![
-        ("GATEWAY_LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
-        ("GATEWAY_DATA_DIR".to_owned(), data.path().display().to_string()),
-        ("GATEWAY_AUTH_ATTEMPTS".to_owned(), "100000".to_owned()),
-        ("GATEWAY_TOKEN_SECRET".to_owned(), TOKEN_SECRET.to_owned()),
-        ("GATEWAY_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()),
-        // Upstreams of tests are on loopback.
-        ("GATEWAY_EGRESS_PRIVATE".to_owned(), "allow".to_owned()),
-        // Keeps the retention job from deleting rows with old timestamps.
-        ("GATEWAY_LOG_RETENTION_DAYS".to_owned(), "36500".to_owned()),
-    ];
+    let mut settings = settings_of(data);
     if backend == Backend::Postgres {
-        settings.push(("GATEWAY_DATABASE_URL".to_owned(), fresh_postgres().await));
+        settings.push(("GATEWAY_DATABASE_URL".to_owned(), empty_postgres().await));
     }
     settings
 }
 
 /// Returns the validated configuration with the given settings added.
 pub async fn fresh_config(backend: Backend, data: &TempDir, settings: &[(&str, &str)]) -> Config {
-    let mut environment = fresh_settings(backend, data).await;
-    environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    Config::validate(&RawSettings::load(None, environment).unwrap()).unwrap()
+    config_of(fresh_settings(backend, data).await, settings)
 }
 
-/// Creates an empty PostgreSQL database and returns its URL.
-pub async fn fresh_postgres() -> String {
-    let server = std::env::var("TEST_POSTGRES_URL").expect(
-        "TEST_POSTGRES_URL is not set: run the tests with `make test`, which starts a private PostgreSQL",
-    );
-    let name = format!("gateway_{}", uuid::Uuid::new_v4().simple());
-    create_postgres_database(&server, &name).await.unwrap()
+/// As `fresh_config`, with a database that has its schema already.
+pub async fn migrated_config(backend: Backend, data: &TempDir, settings: &[(&str, &str)]) -> Config {
+    let mut environment = settings_of(data);
+    match backend {
+        Backend::Sqlite => migrated_sqlite(data.path()).await,
+        Backend::Postgres => {
+            environment.push(("GATEWAY_DATABASE_URL".to_owned(), migrated_postgres().await));
+        }
+    }
+    config_of(environment, settings)
+}
+
+fn settings_of(data: &TempDir) -> Vec<(String, String)> {
+    let data = data.path().display().to_string();
+    let settings = [
+        ("GATEWAY_LISTEN", "127.0.0.1:0"),
+        ("GATEWAY_DATA_DIR", &data),
+        ("GATEWAY_AUTH_ATTEMPTS", "100000"),
+        ("GATEWAY_TOKEN_SECRET", TOKEN_SECRET),
+        ("GATEWAY_MASTER_KEY", MASTER_KEY),
+        // Upstreams of tests are on loopback.
+        ("GATEWAY_EGRESS_PRIVATE", "allow"),
+        // Keeps the retention job from deleting rows with old timestamps.
+        ("GATEWAY_LOG_RETENTION_DAYS", "36500"),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+fn config_of(mut environment: Vec<(String, String)>, settings: &[(&str, &str)]) -> Config {
+    environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Config::validate(&RawSettings::load(None, environment).unwrap()).unwrap()
 }

@@ -8,8 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::app::{MASTER_KEY, PASSWORD, TOKEN_SECRET, fresh_postgres};
+use super::app::{MASTER_KEY, PASSWORD, TOKEN_SECRET};
 use super::client::{TestRequest, TestResponse};
+use super::databases::migrated_postgres;
 use super::process::{GatewayProcess, command};
 use super::proxy::all_log_ids;
 use crate::upstream::{Reply, Upstream};
@@ -41,7 +42,7 @@ impl Home {
 impl Cluster {
     /// Starts the nodes with the same settings.
     pub async fn start(nodes: usize, settings: &[(&str, &str)]) -> Self {
-        let database = fresh_postgres().await;
+        let database = migrated_postgres().await;
         let all = vec![settings.to_vec(); nodes];
         Self::start_each(database, &all).await
     }

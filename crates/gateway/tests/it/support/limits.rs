@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Cluster, ProxyFixture, TestRequest, TestResponse};
+use super::{Cluster, ProxyFixture, TestRequest, TestResponse, wait_for_response};
 use crate::upstream::Reply;
 
 /// A chat request of about 30 tokens of input that allows 20 of output.
@@ -30,6 +31,53 @@ pub fn passed(answer: &TestResponse) -> bool {
         }
         other => panic!("{other}: {}", answer.text()),
     }
+}
+
+/// The address of the Redis of the tests.
+pub fn redis() -> String {
+    std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `make test`")
+}
+
+/// Calls that are sent again and again do not reach the plan's requests per minute.
+pub const MANY_CALLS: (&str, &str) = ("GATEWAY_RATE_LIMIT_FREE", "100000");
+
+/// Waits until every node sees Redis in this state.
+pub async fn wait_for_redis(cluster: &Cluster, wanted: &str) {
+    for node in &cluster.nodes {
+        wait_for_response(
+            Duration::from_secs(20),
+            || node.get("/healthz"),
+            |answer| answer.json()["components"]["redis"]["status"] == wanted,
+        )
+        .await;
+    }
+}
+
+/// Waits until every node applies the limit, by a header that only it causes.
+pub async fn wait_for_limit(cluster: &Cluster, model: &str) {
+    for node in 0..cluster.nodes.len() {
+        wait_for_response(
+            Duration::from_secs(10),
+            || ask(cluster, node, model),
+            |answer| answer.header("ratelimit-policy").is_some(),
+        )
+        .await;
+    }
+}
+
+/// A call of the cluster's key, which reserves about 40 tokens.
+pub fn ask(cluster: &Cluster, node: usize, model: &str) -> TestRequest {
+    let body = json!({"model": model, "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
+    let call = cluster.nodes[node].call(Method::POST, "/v1/chat/completions").key(&cluster.key);
+    call.header("x-gateway-provider", "openai").json(body)
+}
+
+/// Sends calls to all nodes at the same time and returns how many passed.
+pub async fn admitted(cluster: &Cluster, model: &str, each: usize) -> usize {
+    let nodes = 0..cluster.nodes.len();
+    let calls = nodes.flat_map(|node| (0..each).map(move |_| ask(cluster, node, model).send()));
+    let answers = join_all(calls).await;
+    answers.iter().filter(|answer| passed(answer)).count()
 }
 
 impl ProxyFixture {

@@ -5,6 +5,7 @@ pub mod assertions;
 pub mod claude;
 pub mod client;
 mod cluster;
+mod databases;
 pub mod datasets;
 mod evals;
 pub mod fallback_chain;
@@ -24,11 +25,12 @@ mod tcp_forwarder;
 pub mod tls;
 
 pub use app::{
-    Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_postgres,
-    fresh_settings,
+    Account, Backend, MASTER_KEY, PASSWORD, TOKEN_SECRET, TestApp, fresh_config, fresh_settings,
+    migrated_config,
 };
 pub use client::{TestRequest, TestResponse};
 pub use cluster::{Cluster, chat_request, wait_for_response};
+pub use databases::migrated_postgres;
 pub use load_balancer::LoadBalancer;
 pub use process::{GatewayProcess, ProcessOutput, command, limited_command, run};
 pub use proxy::{ProxyFixture, all_log_ids, log_id};

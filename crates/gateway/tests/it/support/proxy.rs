@@ -13,6 +13,9 @@ use crate::upstream::Upstream;
 
 /// The operator configures the upstream as the base URL of these providers.
 const PROVIDERS: [&str; 5] = ["OPENAI", "ANTHROPIC", "GEMINI", "BEDROCK", "COHERE"];
+/// How often a row is looked for, every 20 ms: for 20 s. Rows are stored after the response has ended, late on a busy
+/// machine.
+const ROW_POLLS: usize = 1_000;
 
 pub struct ProxyFixture {
     pub app: TestApp,
@@ -90,19 +93,19 @@ impl ProxyFixture {
     /// Waits for the log row with this id.
     pub async fn log_row_by_id(&self, id: i64) -> Value {
         let path = format!("/api/v1/logs/{id}");
-        for _ in 0..250 {
+        for _ in 0..ROW_POLLS {
             let answer = self.app.get(&path).key(&self.ada.api_key).send().await;
             if answer.status != 404 {
                 return answer.expect(200);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("no row {id} within 5 s");
+        panic!("no row {id} within 20 s");
     }
 
     /// Waits for `count` log rows. Returns them without bodies, ordered by id.
     pub async fn wait_for_rows(&self, count: usize) -> Vec<Value> {
-        for _ in 0..250 {
+        for _ in 0..ROW_POLLS {
             let list = self.app.get("/api/v1/logs?limit=200").key(&self.ada.api_key).send().await.expect(200);
             let rows = list["logs"].as_array().unwrap();
             if rows.len() >= count {
@@ -110,7 +113,7 @@ impl ProxyFixture {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("not {count} rows within 5 s");
+        panic!("not {count} rows within 20 s");
     }
 
     /// Waits for the only log row, for requests whose log id the client did not receive.
