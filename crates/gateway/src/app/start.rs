@@ -153,6 +153,7 @@ fn proxy_state(
             (path, error) => StartError::DataDir { path, error },
         },
     )?;
+    let spool = spool.sharing_by(services.db.owners());
     let budgets = Budgets::new(Arc::clone(services), cluster.clone());
     let limits = Limits::new(Arc::clone(services), cluster.clone(), redis.clone());
     let operator = OperatorTargets::new(&config.providers);

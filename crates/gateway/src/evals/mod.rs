@@ -23,11 +23,14 @@ use crate::compute::{ComputeError, ComputePool, WaitLimits};
 use crate::internal_call::{self, Endpoint, InternalCaller, InternalRequest, ModelResponse};
 use crate::problem::{ApiResult, Problem};
 
+/// Of one attempt at one target. It ends before a judgement does, so that a silent target counts as a failure for its
+/// circuit breaker, and the next target is tried.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long models may take for one judgement in all, from the first call to the end of the last response: as long as one
-/// call. Each call may be repeated at the provider, and be followed by others; without a limit on all of them, a provider
-/// that never answers holds a place that organizations share for half an hour.
-const JUDGEMENT_TIMEOUT: Duration = MODEL_TIMEOUT;
+/// How long models may take for one judgement in all, from the first call to the end of the last response: two attempts.
+/// Each call may be repeated at the provider, and be followed by others; without a limit on all of them, a provider that
+/// never answers holds a place that organizations share for half an hour.
+const JUDGEMENT_TIMEOUT: Duration = Duration::from_secs(250);
+const _: () = assert!(JUDGEMENT_TIMEOUT.as_secs() > 2 * MODEL_TIMEOUT.as_secs());
 /// How much of an error response is quoted.
 const MAX_ERROR_CHARS: usize = 300;
 /// The provider name of the built-in embedding, which needs no account.

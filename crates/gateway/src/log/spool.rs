@@ -14,12 +14,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gateway_core::ids::OrgId;
 use gateway_core::logs::{BodyStorage, LogRow};
 use gateway_store::faults::{DiskCall, Faults};
+use gateway_store::org_owners::OrgOwners;
 
 use super::barrier::ReadBarrier;
 use marker::Marker;
@@ -56,7 +57,7 @@ pub struct Spool {
     first_segment: u64,
     /// Bytes on disk that are not stored yet.
     pending_bytes: AtomicU64,
-    /// Of rows that this process appended, by organization.
+    /// Of rows that this process appended, by organization and by owner.
     org_bytes: OrgBytes,
     /// Rows that the disk rejected, and their number.
     unspooled: Mutex<VecDeque<LogRow>>,
@@ -129,7 +130,7 @@ impl Spool {
             next_segment: AtomicU64::new(next_segment),
             first_segment: next_segment,
             pending_bytes: AtomicU64::new(pending_bytes),
-            org_bytes: OrgBytes::new(),
+            org_bytes: OrgBytes::default(),
             unspooled: Mutex::default(),
             unspooled_rows: AtomicUsize::new(0),
             is_writable: AtomicBool::new(true),
@@ -139,6 +140,12 @@ impl Spool {
             appended: AtomicU64::new(0),
             barrier: ReadBarrier::new(lanes, pending_bytes > 0),
         })
+    }
+
+    /// What organizations of one owner have in the spool counts together.
+    #[must_use]
+    pub fn sharing_by(self, owners: &Arc<OrgOwners>) -> Self {
+        Self { org_bytes: OrgBytes::sharing_by(owners), ..self }
     }
 
     /// Appends a row. Returns when it is in the page cache.

@@ -44,7 +44,10 @@ pub fn add_header(
     let is_stream = matches!(response.framing, BodyFraming::Sse | BodyFraming::EventStream);
     match &response.content {
         ResponseContent::Buffered(content) => {
-            let cost = record.cost_of(&content.raw, response.framing);
+            let cost = match &content.meter {
+                Some(meter) => record.cost_by(&meter.snapshot()),
+                None => record.cost_of(&content.raw, response.framing),
+            };
             insert(&mut response.head.headers, cost);
         }
         ResponseContent::Streaming { .. } if is_stream => announce(context, &mut response.head.headers),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gateway_core::llm::WireFormat;
 use gateway_core::llm::aggregate::set_stream;
 use gateway_core::llm::paths::Operation;
 use gateway_core::llm::peek::{add_include_usage, replace_model, replace_model_at};
@@ -111,18 +112,21 @@ async fn adapted(
         reserved.resize(body.len())?;
         return Ok(hold(body, reserved));
     }
-    let mut edited = edited(attempt, body.clone(), model_at);
-    if requests_usage(plan, attempt.target)
-        && attempt.usage_chunk != UsageChunk::Refused
-        && let Some(with_usage) = add_include_usage(&edited)
-    {
+    let edits = Edits::of(attempt, model_at);
+    if edits.is_empty() {
+        return Ok(body);
+    }
+    let reserved = memory.reserve(body.len())?;
+    let (bytes, unchanged) = (body.len(), body.clone());
+    // The memory belongs to the work, as above.
+    let editing = move || (edits.apply(&body), reserved);
+    let timeout = timeout.saturating_sub(started.elapsed());
+    let (edited, mut reserved) = compute.run_for_body(org.id, bytes, timeout, editing).await?;
+    let Some((edited, requests_usage)) = edited else { return Ok(unchanged) };
+    if requests_usage {
         attempt.usage_chunk = UsageChunk::Ours;
-        edited = with_usage.into();
     }
-    if edited.as_ptr() == body.as_ptr() {
-        return Ok(edited);
-    }
-    let reserved = memory.reserve(edited.len())?;
+    reserved.resize(edited.len())?;
     Ok(hold(edited, reserved))
 }
 
@@ -142,18 +146,45 @@ async fn with_fields(
     Ok(context.services.compute.run_for_body(org.id, bytes, timeout, editing).await?)
 }
 
-/// Sets the model of the target, and the stream that `X-Gateway-Stream` asks for.
-fn edited(attempt: &Attempt<'_>, body: Bytes, model_at: Option<Range<usize>>) -> Bytes {
-    let plan = attempt.plan;
-    let is_renamed = !plan.facts.model_in_path && attempt.model() != plan.facts.model.as_deref();
-    let renamed = attempt.model().filter(|_| is_renamed).and_then(|model| match model_at {
-        Some(range) => replace_model_at(&body, &range, model),
-        None => replace_model(&body, model),
-    });
-    let body = renamed.map_or(body, Bytes::from);
-    let format = attempt.wire_format().filter(|_| plan.adds_stream());
-    let streaming = format.and_then(|format| set_stream(format, &body, true));
-    streaming.map_or(body, Bytes::from)
+/// What the gateway changes in a body that it does not translate.
+struct Edits {
+    /// The model of the target, and the place of the caller's if it is known.
+    model: Option<(String, Option<Range<usize>>)>,
+    /// The body must ask for a stream, in this format: `X-Gateway-Stream` asks for one.
+    stream: Option<WireFormat>,
+    /// The body must ask for the usage chunk.
+    usage: bool,
+}
+
+impl Edits {
+    fn of(attempt: &Attempt<'_>, model_at: Option<Range<usize>>) -> Self {
+        let plan = attempt.plan;
+        let is_renamed = !plan.facts.model_in_path && attempt.model() != plan.facts.model.as_deref();
+        Self {
+            model: attempt.model().filter(|_| is_renamed).map(|model| (model.to_owned(), model_at)),
+            stream: attempt.wire_format().filter(|_| plan.adds_stream()),
+            usage: requests_usage(plan, attempt.target) && attempt.usage_chunk != UsageChunk::Refused,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.model.is_none() && self.stream.is_none() && !self.usage
+    }
+
+    /// The changed body, and whether it asks for the usage chunk now. None: nothing changes.
+    fn apply(&self, body: &[u8]) -> Option<(Vec<u8>, bool)> {
+        let mut edited = self.model.as_ref().and_then(|(model, place)| match place {
+            Some(place) => replace_model_at(body, place, model),
+            None => replace_model(body, model),
+        });
+        if let Some(format) = self.stream {
+            let streaming = set_stream(format, edited.as_deref().unwrap_or(body), true);
+            edited = streaming.or(edited);
+        }
+        let with_usage = if self.usage { add_include_usage(edited.as_deref().unwrap_or(body)) } else { None };
+        let requests_usage = with_usage.is_some();
+        with_usage.or(edited).map(|edited| (edited, requests_usage))
+    }
 }
 
 /// Returns true if the gateway itself requests the usage chunk of the stream.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::llm::ClientFormat;
@@ -32,6 +33,8 @@ use crate::outbound::pool::UpstreamBody;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const TOO_LATE: &str = "the request exceeded its timeout";
+/// A call whose response the caller did not take for this long before the timeout is ended as that of a caller that left.
+const CALLER_STALL: Duration = Duration::from_secs(1);
 
 /// Where the bytes of a response come from.
 pub enum BodySource {
@@ -100,6 +103,8 @@ pub struct MeteredBody {
     at_event_boundary: bool,
     deadline: Instant,
     last_data: Instant,
+    /// The provider had nothing when it was asked last.
+    is_waiting: bool,
     timer: Option<Pin<Box<Sleep>>>,
     is_finished: bool,
     /// Ends the body once the chunks before it have been sent.
@@ -139,6 +144,7 @@ impl MeteredBody {
             at_event_boundary: true,
             deadline: Instant::from_std(deadline),
             last_data: Instant::now(),
+            is_waiting: false,
             timer: None,
             is_finished: false,
             error: None,
@@ -283,6 +289,24 @@ impl MeteredBody {
         None
     }
 
+    /// The provider has nothing to read now. Returns for how long the caller took nothing before: the provider was not asked
+    /// meanwhile, so it is silent only from now on.
+    fn begin_wait(&mut self) -> Duration {
+        if std::mem::replace(&mut self.is_waiting, true) {
+            return Duration::ZERO;
+        }
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.last_data, now)
+    }
+
+    /// The time of the call is up because the caller did not take the response.
+    fn abandon(&mut self) {
+        self.is_finished = true;
+        self.held = 0;
+        self.pipeline = None;
+        self.error = Some("the caller did not read the response in time".into());
+    }
+
     /// Returns the timeout that has passed, if any. Otherwise the task is woken in time.
     fn poll_timeout(&mut self, context: &mut Context<'_>) -> Option<&'static str> {
         loop {
@@ -343,7 +367,7 @@ impl Body for MeteredBody {
             }
             let (code, message, is_targets_fault) = match this.source.poll(context) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    this.last_data = Instant::now();
+                    (this.last_data, this.is_waiting) = (Instant::now(), false);
                     // Trailers belong to the provider's connection, and would end the body too early.
                     if let Ok(data) = frame.into_data() {
                         this.process(data);
@@ -360,13 +384,16 @@ impl Body for MeteredBody {
                     let message = format!("the provider's response ended early: {error}");
                     ("provider_error", message.into(), is_targets_fault)
                 }
-                Poll::Pending => match this.poll_timeout(context) {
-                    None => return Poll::Pending,
-                    Some(message) => {
-                        let signal = timeout_signal(this.last_data.elapsed());
-                        ("provider_timeout", Cow::Borrowed(message), signal == HealthSignal::Failure)
+                Poll::Pending => {
+                    let held_up = this.begin_wait();
+                    let Some(message) = this.poll_timeout(context) else { return Poll::Pending };
+                    if held_up >= CALLER_STALL {
+                        this.abandon();
+                        return flush_first(context);
                     }
-                },
+                    let signal = timeout_signal(this.last_data.elapsed());
+                    ("provider_timeout", Cow::Borrowed(message), signal == HealthSignal::Failure)
+                }
             };
             this.error = this.fail(&StreamFailure { code, message: &message, is_targets_fault });
             if this.error.is_some() {

@@ -228,6 +228,7 @@ impl Conversion {
     fn metered(&self, raw: Bytes) -> Result<BufferedContent, Unconvertible> {
         let mut meter = Meter::new(self.provider, self.framing);
         meter.feed(&raw);
+        meter.finish();
         let content = self.apply(raw)?;
         Ok(BufferedContent { meter: Some(Box::new(meter)), ..content })
     }

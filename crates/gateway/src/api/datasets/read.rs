@@ -166,28 +166,46 @@ pub(super) async fn sample(
     drop(slot);
     let ids: Arc<[CaseId]> = Arc::from(sampler.finish());
     // Before the response begins, so that it has the status of what is wrong.
-    let first = reader.sample_part(&ids, 0, seed).await?;
+    let first = reader.sample_part(&ids, SampleFrom::default(), seed).await?;
     Ok(SampleResponse(Body::from_stream(sample_stream(reader, ids, seed, first))))
 }
 
 /// A part of a response, and where the next one begins; none at the end.
 type Part<T> = (Bytes, Option<T>);
 
+/// Where the rest of a sample begins.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct SampleFrom {
+    /// In the ids of the sample.
+    place: usize,
+    /// A case has been written, so the next one needs a comma.
+    has_cases: bool,
+}
+
 impl CaseReader {
     /// The cases of a sample from one of its ids on.
-    async fn sample_part(&self, ids: &Arc<[CaseId]>, from: usize, seed: u64) -> ApiResult<Part<usize>> {
+    async fn sample_part(
+        &self,
+        ids: &Arc<[CaseId]>,
+        from: SampleFrom,
+        seed: u64,
+    ) -> ApiResult<Part<SampleFrom>> {
         let (reader, ids) = (self.clone(), Arc::clone(ids));
         let read = async move {
-            let is_first = from == 0;
+            let is_first = from == SampleFrom::default();
             let text = if is_first { b"{\"cases\":[".to_vec() } else { Vec::new() };
-            let rest = ids.get(from..).unwrap_or_default();
-            if rest.is_empty() {
-                return Ok::<_, Problem>((end_of_sample(text, seed), None));
-            }
             let most = usize::try_from(CASES_PER_PAGE).unwrap_or(1);
-            let (page, count) = reader.by_id(&rest[..rest.len().min(most)]).await?;
-            let text = page.write(&reader, ExportFormat::Json, text, is_first).await?;
-            Ok((text, Some(from + count)))
+            let SampleFrom { mut place, has_cases } = from;
+            // Cases may have been deleted since their ids were drawn.
+            while let Some(rest) = ids.get(place..).filter(|rest| !rest.is_empty()) {
+                let (page, count) = reader.by_id(&rest[..rest.len().min(most)]).await?;
+                place += count;
+                if !page.cases.is_empty() {
+                    let text = page.write(&reader, ExportFormat::Json, text, !has_cases).await?;
+                    return Ok((text, Some(SampleFrom { place, has_cases: true })));
+                }
+            }
+            Ok::<_, Problem>((end_of_sample(text, seed), None))
         };
         query(&self.app, self.org, read).await
     }
@@ -218,7 +236,7 @@ fn sample_stream(
     reader: CaseReader,
     ids: Arc<[CaseId]>,
     seed: u64,
-    first: Part<usize>,
+    first: Part<SampleFrom>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
     parts(first, move |from| {
         let (reader, ids) = (reader.clone(), Arc::clone(&ids));

@@ -147,7 +147,7 @@ impl Record {
         self.cost_by(&meter.finish())
     }
 
-    fn cost_by(&self, reading: &MeterReading) -> Option<Decimal> {
+    pub(in crate::proxy) fn cost_by(&self, reading: &MeterReading) -> Option<Decimal> {
         let (usage, _) = self.usage(reading);
         self.charge(reading, usage.as_ref()).cost_usd
     }
