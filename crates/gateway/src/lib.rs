@@ -41,6 +41,7 @@ pub mod problem;
 pub mod prompts;
 pub mod proxy;
 pub mod quotas;
+mod read_budget;
 mod rotate_master_key;
 pub mod server;
 pub mod services;

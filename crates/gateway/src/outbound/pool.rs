@@ -18,6 +18,7 @@ use super::body::OutboundBody;
 use super::clients::SendError;
 use super::connector::Connector;
 use super::http1::{Connection, ConnectionError};
+use crate::read_budget::ReadBudget;
 
 pub struct Pool {
     connector: Connector,
@@ -122,37 +123,6 @@ impl IdleConnections {
     }
 }
 
-/// Bytes of a body that a task reads before it yields to the other tasks of its worker. A provider that sends faster than
-/// the gateway reads would otherwise occupy the worker for as long as it sends.
-const READ_BUDGET: usize = 256 << 10;
-
-/// Counts what a task has read of a body since it last waited or yielded.
-#[derive(Default)]
-struct ReadBudget {
-    used: usize,
-}
-
-impl ReadBudget {
-    /// Whether the task must yield. It is woken again at once, behind the tasks that are ready.
-    fn must_yield(&mut self, context: &Context<'_>) -> bool {
-        let is_exhausted = self.used >= READ_BUDGET;
-        if is_exhausted {
-            self.used = 0;
-            context.waker().wake_by_ref();
-        }
-        is_exhausted
-    }
-
-    fn consume(&mut self, bytes: usize) {
-        self.used += bytes;
-    }
-
-    /// The task waits for the provider, so other tasks run anyway.
-    fn reset(&mut self) {
-        self.used = 0;
-    }
-}
-
 /// A response body with the connection it is read from. At its end the connection returns to the pool.
 pub struct UpstreamBody {
     source: Source,
@@ -237,39 +207,5 @@ impl Body for UpstreamBody {
             Source::Http2(incoming) => incoming.size_hint(),
             Source::Ended => SizeHint::with_exact(0),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Wake, Waker};
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn a_body_that_never_waits_yields_to_other_tasks() {
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        let context = Context::from_waker(&waker);
-        let mut budget = ReadBudget::default();
-        let yields = (0..16).filter(|_| {
-            budget.consume(READ_BUDGET / 4);
-            budget.must_yield(&context)
-        });
-        assert_eq!(yields.count(), 4);
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 4, "the task is woken again");
-        budget.consume(READ_BUDGET);
-        budget.reset();
-        assert!(!budget.must_yield(&context), "it has waited");
     }
 }

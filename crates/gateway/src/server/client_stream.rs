@@ -1,4 +1,5 @@
-//! The bytes of a client connection, plain or encrypted.
+//! The bytes of a client connection, plain or encrypted. A client that sends without a pause leaves the thread to other
+//! connections again and again, whoever reads: for a request, for none, or to discard what arrives.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -8,38 +9,64 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-pub enum ClientStream {
+use crate::read_budget::ReadBudget;
+
+pub struct ClientStream {
+    io: Io,
+    budget: ReadBudget,
+}
+
+enum Io {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl ClientStream {
+    pub fn plain(stream: TcpStream) -> Self {
+        Self { io: Io::Plain(stream), budget: ReadBudget::default() }
+    }
+
+    pub fn tls(stream: TlsStream<TcpStream>) -> Self {
+        Self { io: Io::Tls(Box::new(stream)), budget: ReadBudget::default() }
+    }
 }
 
 /// Calls a method of the stream, whichever it is.
 macro_rules! delegate {
     ($stream:expr, $method:ident $(, $argument:expr)*) => {
-        match $stream.get_mut() {
-            ClientStream::Plain(stream) => Pin::new(stream).$method($($argument),*),
-            ClientStream::Tls(stream) => Pin::new(stream).$method($($argument),*),
+        match &mut $stream.io {
+            Io::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Io::Tls(stream) => Pin::new(stream).$method($($argument),*),
         }
     };
 }
 
 impl AsyncRead for ClientStream {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        delegate!(self, poll_read, context, buffer)
+        if self.budget.must_yield(context) {
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let polled = delegate!(self, poll_read, context, buffer);
+        match polled {
+            Poll::Ready(_) => self.budget.consume(buffer.filled().len() - before),
+            Poll::Pending => self.budget.reset(),
+        }
+        polled
     }
 }
 
 impl AsyncWrite for ClientStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         delegate!(self, poll_write, context, bytes)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
@@ -47,17 +74,17 @@ impl AsyncWrite for ClientStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.io {
+            Io::Plain(stream) => stream.is_write_vectored(),
+            Io::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         delegate!(self, poll_flush, context)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         delegate!(self, poll_shutdown, context)
     }
 }

@@ -103,12 +103,12 @@ pub async fn serve(
         }
     }
     let stream = match &dispatcher.handlers.tls {
-        None => ClientStream::Plain(stream),
+        None => ClientStream::plain(stream),
         // The time limit of the request head includes the handshake.
         Some(acceptor) => tokio::select! {
             biased;
             accepted = acceptor.accept(stream) => match accepted {
-                Ok(stream) => ClientStream::Tls(Box::new(stream)),
+                Ok(stream) => ClientStream::tls(stream),
                 Err(_) => return,
             },
             () = close_requested.as_mut() => return,

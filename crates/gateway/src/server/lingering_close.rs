@@ -1,6 +1,7 @@
 //! Closes a connection without losing its last response. A client that still sends its request body when the response is
 //! complete, for example to a 413, gets a reset if the socket is closed with unread bytes, and a reset discards what the
-//! client has received but not read. So the gateway announces the end, and discards what arrives for a limited time.
+//! client has received but not read. So the gateway announces the end, and discards what arrives for a limited time. It
+//! reads slowly: a client that is refused over and over would otherwise keep the network stack of the machine busy.
 
 use std::io::{IoSlice, Result};
 use std::mem::MaybeUninit;
@@ -19,6 +20,9 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 /// How much of it is read: twice the largest body that is accepted by default.
 const MAX_BYTES: usize = 64 << 20;
 const PIECE: usize = 16 << 10;
+/// So much is read before each pause, about 32 MiB a second.
+const BURST: usize = 128 << 10;
+const PAUSE: Duration = Duration::from_millis(4);
 
 pub struct LingeringClose<S> {
     stream: S,
@@ -30,7 +34,9 @@ pub struct LingeringClose<S> {
 
 struct Discarding {
     timer: Pin<Box<Sleep>>,
+    pause: Option<Pin<Box<Sleep>>>,
     left: usize,
+    left_of_burst: usize,
 }
 
 impl<S> LingeringClose<S> {
@@ -44,11 +50,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LingeringClose<S> {
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let discarding = self.discarding.get_or_insert_with(|| Discarding {
             timer: Box::pin(tokio::time::sleep(MAX_TIME)),
+            pause: None,
             left: MAX_BYTES,
+            left_of_burst: BURST,
         });
         loop {
             if self.state.is_close_requested() || discarding.timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
+            }
+            if let Some(pause) = &mut discarding.pause {
+                ready!(pause.as_mut().poll(context));
+                (discarding.pause, discarding.left_of_burst) = (None, BURST);
             }
             let mut space = [MaybeUninit::uninit(); PIECE];
             let mut piece = ReadBuf::uninit(&mut space);
@@ -58,6 +70,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LingeringClose<S> {
                 return Poll::Ready(());
             }
             discarding.left -= count;
+            discarding.left_of_burst = discarding.left_of_burst.saturating_sub(count);
+            if discarding.left_of_burst == 0 {
+                discarding.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
+            }
         }
     }
 }

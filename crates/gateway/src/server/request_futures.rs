@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -85,7 +85,11 @@ async fn handle_all(handover: Arc<Handover>) -> Infallible {
             None => Poll::Pending,
         };
         let Received { dispatcher, peer, request } = std::future::poll_fn(next).await;
-        let response = respond(&dispatcher, peer, request).await;
+        let response = {
+            // Pinned where it is made: awaited as a value, it would be moved, which copies all of it twice.
+            let responding = pin!(respond(&dispatcher, peer, request));
+            responding.await
+        };
         // An idle future keeps nothing of the worker.
         drop(dispatcher);
         handover.set_response(response);

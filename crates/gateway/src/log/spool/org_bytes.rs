@@ -116,8 +116,8 @@ impl Counts {
 }
 
 fn subtract(count: &AtomicU64, bytes: u64) {
-    let _ = count
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| Some(count.saturating_sub(bytes)));
+    let _ =
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| Some(count.saturating_sub(bytes)));
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn organizations_with_a_count_in_common_are_told_apart_by_the_other() {
         let bytes = OrgBytes::default();
-        let org = |number: u128| OrgId(uuid::Uuid::from_u128(number));
+        let org = |number: u128| OrgId(Uuid::from_u128(number));
         // The same first count, and the same second one.
         let [one, two, three] = [5, 5 | (1 << COUNT_BITS), 6].map(org);
         bytes.add(one, 100);
