@@ -76,7 +76,7 @@ test('an alert is created from the query of the logs, fires, is tested, muted, c
   await edit.getByLabel('Above (ms)').fill('2500')
   await edit.getByLabel('Enabled').uncheck()
   await edit.getByRole('button', { name: 'Save alert' }).click()
-  await row.getByText('Latency (p95) above 2.50 s over 5 minutes').waitFor()
+  await row.getByText('Latency (p95) above 2.5 s over 5 minutes').waitFor()
   await row.getByText('off', { exact: true }).waitFor()
   assert.equal((await alertsOf(person))[0].query, 'latency:>2s')
   await page.getByRole('button', { name: 'Actions for Failures of gpt-4o' }).click()

@@ -116,7 +116,7 @@ test('versions are frozen and compared, and a sample can be drawn again', async 
   await page.getByRole('link', { name: 'Versions' }).click()
   await page.getByText('the first three').waitFor()
   await page.reload()
-  for (const badge of ['1 added', '1 removed', '1 changed', '1 the same']) await page.getByText(badge, { exact: true }).waitFor()
+  for (const badge of ['1 added', '1 removed', '1 changed', '1 unchanged']) await page.getByText(badge, { exact: true }).waitFor()
   await inspect(page, 'dataset-versions')
   await page.getByRole('button', { name: 'Sample' }).click()
   const dialog = page.getByRole('dialog', { name: 'Sample cases' })

@@ -104,7 +104,7 @@ test('two runs over a dataset are compared: what improved, what regressed', asyn
   await page.getByLabel('Another run').selectOption(String(before.id))
   await page.getByText('1 improved').waitFor()
   await page.getByText('1 regressed').waitFor()
-  await page.getByText('1 the same').waitFor()
+  await page.getByText('1 unchanged').waitFor()
   await page.getByRole('list', { name: 'Regressed' }).getByText('first').waitFor()
   await page.getByRole('list', { name: 'Improved' }).getByText('second').waitFor()
   assert.match(page.url(), new RegExp(`with=${before.id}`))

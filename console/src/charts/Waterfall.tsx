@@ -1,6 +1,6 @@
 /** Waterfall of a request: one bar per attempt, hatched waits between them, and a tick at the first token. */
 import { type ReactNode, useId } from 'react'
-import { duration } from '../lib/format'
+import { duration, roundDuration } from '../lib/format'
 import { assignColors } from './assign'
 import { ERROR_COLOR } from './colors'
 import { niceTicks } from './scale'
@@ -51,7 +51,7 @@ export function Waterfall({ spans, totalMs, label }: Props): ReactNode {
           <g key={tick}>
             <line x1={x(tick)} x2={x(tick)} y2={height - AXIS} className="stroke-line" />
             <text x={x(tick)} y={height - 4} textAnchor={index === 0 ? 'start' : index === ticks.length - 1 ? 'end' : 'middle'} className="fill-muted text-[11px] tabular-nums">
-              {duration(tick)}
+              {roundDuration(tick)}
             </text>
           </g>
         ))}

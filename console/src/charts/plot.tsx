@@ -6,6 +6,8 @@ import type { TimeSeries } from './TimeChart'
 
 const GAP = 2
 const LABEL_WIDTH = 90
+/** Half of the widest label. */
+const HALF_LABEL = 24
 
 type Scale = (value: number) => number
 
@@ -62,6 +64,6 @@ function isIsolated(values: readonly (number | null)[], index: number): boolean 
 
 /** Keeps the first and last label inside the chart. */
 function anchorOf(x: number, left: number, width: number): 'start' | 'middle' | 'end' {
-  if (x - left < 18) return 'start'
-  return width - x < 18 ? 'end' : 'middle'
+  if (x - left < HALF_LABEL) return 'start'
+  return width - x < HALF_LABEL ? 'end' : 'middle'
 }

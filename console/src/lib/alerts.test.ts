@@ -3,7 +3,7 @@ import { countedSince, alertState, conditionText, measureOf, measureText, parseT
 
 test('a condition reads as a sentence, in the unit of its measure', () => {
   expect(conditionText({ measure: 'error_rate', above: 0.2, window_minutes: 10 })).toBe('Error rate above 20% over 10 minutes')
-  expect(conditionText({ measure: 'p95_ms', above: 2500, window_minutes: 60 })).toBe('Latency (p95) above 2.50 s over 1 hour')
+  expect(conditionText({ measure: 'p95_ms', above: 2500, window_minutes: 60 })).toBe('Latency (p95) above 2.5 s over 1 hour')
   expect(conditionText({ measure: 'cost_usd', above: 5, window_minutes: 1440 })).toBe('Spend above $5.00 over 24 hours')
   expect(measureText('requests', null)).toBe('–')
 })

@@ -1,5 +1,5 @@
 /** Alerts in words: what they measure, what they found, and their state. */
-import { money, duration, integer, NO_VALUE, percent, plural } from './format'
+import { money, duration, integer, NO_VALUE, percent, plural, roundDuration } from './format'
 
 export const MEASURES = [
   { value: 'error_rate', label: 'Error rate', unit: '%' },
@@ -58,7 +58,7 @@ export function windowText(minutes: number): string {
 
 /** `Error rate above 20% over 10 minutes`. */
 export function conditionText(alert: { measure: Measure; above: number; window_minutes: number }): string {
-  return `${measureName(alert.measure)} above ${measureText(alert.measure, alert.above)} over ${windowText(alert.window_minutes)}`
+  return `${measureName(alert.measure)} above ${alert.measure === 'p95_ms' ? roundDuration(alert.above) : measureText(alert.measure, alert.above)} over ${windowText(alert.window_minutes)}`
 }
 
 export function measureOf(measure: Measure, rows: Measured): number | null {

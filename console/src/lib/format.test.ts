@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ago, bytes, compact, cost, duration, money, moneyColumn, moneyTicks, percent, plural, time, integer } from './format'
+import { age, ago, bytes, compact, cost, duration, money, moneyColumn, moneyTicks, percent, plural, roundDuration, time, integer } from './format'
 
 it('shortens numbers', () => {
   const cases: [number | null, string][] = [
@@ -33,7 +33,8 @@ it('formats small amounts with two significant digits', () => {
     [0.0042, '$0.0042'],
     [0.0000035, '$0.0000035'],
     [1e-9, '<$0.00000001'],
-    [-0.5, '−$0.5'],
+    [0.6, '$0.60'],
+    [-0.5, '−$0.50'],
   ]
   for (const [value, text] of cases) expect(money(value), String(value)).toBe(text)
 })
@@ -53,6 +54,10 @@ it('formats durations with a fitting unit', () => {
     [273_600_000, '3 d 4 h'],
   ]
   for (const [value, text] of cases) expect(duration(value), String(value)).toBe(text)
+})
+
+it('formats chosen durations without trailing zeros', () => {
+  expect([0, 750, 1_000, 2_500, 4_000, 10_000, 10_500, 40_000, 60_000, 220_000].map(roundDuration)).toEqual(['0 ms', '750 ms', '1 s', '2.5 s', '4 s', '10 s', '10.5 s', '40 s', '1 min', '3 min 40 s'])
 })
 
 it('formats fractions, sizes and counts', () => {
@@ -76,11 +81,13 @@ it('formats relative time', () => {
   expect([3, 45, 300, 7_200, 86_400 * 3].map(back)).toEqual(['just now', '45 s ago', '5 min ago', '2 h ago', '3 d ago'])
   expect(back(-10_800)).toBe('in 3 h')
   expect(ago(null, now)).toBe('–')
+  expect(age('2026-11-15T11:55:00Z', now)).toBe('5 min')
 })
 
 it('amounts of a column have two decimals from a dollar on', () => {
   expect([1.5, 0.004, 0.25, null].map(moneyColumn([1.5, 0.004]))).toEqual(['$1.50', '<$0.01', '$0.25', '–'])
   expect([0.5, 0.00001].map(moneyColumn([0.5]))).toEqual(['$0.5000', '<$0.0001'])
+  expect([0, null].map(moneyColumn([0, null]))).toEqual(['$0.00', '–'])
 })
 
 it('costs of a column have the same number of decimals', () => {

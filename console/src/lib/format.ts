@@ -28,7 +28,7 @@ export function integer(value: number | null | undefined): string {
   return value == null ? NO_VALUE : INTEGER_FORMAT.format(value)
 }
 
-/** `$1,234.50`, `$0.042`, `$0.0000035`: at least two significant digits. */
+/** `$1,234.50`, `$0.60`, `$0.042`, `$0.0000035`: at least cents, and at least two significant digits. */
 export function money(usd: number | null | undefined): string {
   if (usd == null) return NO_VALUE
   const size = Math.abs(usd)
@@ -36,13 +36,14 @@ export function money(usd: number | null | undefined): string {
   const sign = usd < 0 ? '−' : ''
   if (size < 1e-8) return `${sign}<$0.00000001`
   const digits = size >= 1 ? 2 : size >= 0.1 ? 3 : Math.min(9, 1 - Math.floor(Math.log10(size)))
-  const fixed = size.toLocaleString('en-US', { minimumFractionDigits: size >= 1 ? 2 : 0, maximumFractionDigits: digits })
+  const fixed = size.toLocaleString('en-US', { minimumFractionDigits: 2, maximumFractionDigits: digits })
   return `${sign}$${fixed}`
 }
 
-/** Formats the amounts of one column with the same decimals: two if the largest is a dollar or more, else four. */
+/** Formats the amounts of one column with the same decimals: two if the largest is a dollar or more or all are zero, else four. */
 export function moneyColumn(values: readonly (number | null | undefined)[]): (usd: number | null | undefined) => string {
-  const digits = Math.max(0, ...values.map((value) => Math.abs(value ?? 0))) >= 1 ? 2 : 4
+  const largest = Math.max(0, ...values.map((value) => Math.abs(value ?? 0)))
+  const digits = largest >= 1 || largest === 0 ? 2 : 4
   const smallest = digits === 2 ? 0.01 : 0.0001
   return (usd) => {
     if (usd == null) return NO_VALUE
@@ -79,6 +80,11 @@ export function duration(ms: number | null | undefined): string {
   if (seconds < 3_600) return twoUnits(seconds, 60, 'min', 1, 's')
   if (seconds < 86_400) return twoUnits(seconds, 3_600, 'h', 60, 'min')
   return twoUnits(seconds, 86_400, 'd', 3_600, 'h')
+}
+
+/** `4 s`, `2.5 s`: a duration that someone chose, or of an axis, without the zeros of a measured one. */
+export function roundDuration(ms: number): string {
+  return duration(ms).replace(/\.(\d*[1-9])?0+ s$/, (_, digits: string | undefined) => (digits === undefined ? ' s' : `.${digits} s`))
 }
 
 function twoUnits(seconds: number, big: number, bigName: string, small: number, smallName: string): string {
@@ -168,6 +174,11 @@ export function ago(at: string | number | Date | null | undefined, now: number):
   if (Math.abs(distance) < 10_000) return 'just now'
   const text = approximate(Math.abs(distance) / 1000)
   return distance > 0 ? `${text} ago` : `in ${text}`
+}
+
+/** `5 min`: how long ago it was. */
+export function age(at: string, now: number): string {
+  return approximate(Math.max(0, now - Date.parse(at)) / 1000)
 }
 
 function approximate(seconds: number): string {

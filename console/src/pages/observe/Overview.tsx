@@ -3,7 +3,7 @@ import { lazy, Suspense, type ComponentType } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { pollingOptions } from '@/api/query'
 import { TimeChart, type TimeSeries } from '@/charts/TimeChart'
-import { compact, duration, money, moneyTicks, percent, plural, zoneNote } from '@/lib/format'
+import { compact, duration, money, moneyTicks, percent, plural, roundDuration, zoneNote } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { withOwnCalls, type OwnCalls } from '@/lib/query'
 import { INTERVAL_MS, type Range } from '@/lib/range'
@@ -122,6 +122,7 @@ function Charts({ range, own, buckets, models, costs }: ChartsProps) {
           { name: 'p95', color: 'var(--series-3)', values: buckets.map((bucket) => bucket.p95_ms) },
         ]}
         format={duration}
+        formatTicks={() => roundDuration}
       />
       <TimeChart
         {...shared}

@@ -60,7 +60,7 @@ export function Teams() {
                 <p className="text-xs text-muted">
                   {plural(team.members.length, 'member')}, {plural(apps.data?.apps.filter((app) => app.team_id === team.id).length ?? 0, 'application')},{' '}
                   <Link to="/usage" search={{ by: 'app', query: term('team', team.id), range: 'this-month' }} className="underline">
-                    {money(spendOf(team.id))} this month
+                    {spendText(spendOf(team.id))} this month
                   </Link>
                 </p>
                 <ul className="flex flex-wrap gap-1">
@@ -84,6 +84,11 @@ export function Teams() {
       )}
     </Page>
   )
+}
+
+/** Whole cents: a total of the month needs no more. */
+function spendText(usd: number | null): string {
+  return usd !== null && usd > 0 && usd < 0.01 ? 'less than $0.01' : money(usd)
 }
 
 function TeamForm({ team, onClose }: { team: Team | null; onClose: () => void }) {

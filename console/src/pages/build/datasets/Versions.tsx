@@ -106,7 +106,7 @@ function Comparison({ dataset, versions, from, to, set }: ComparisonProps) {
             <Badge tone="ok">{diff.data.added.length} added</Badge>
             <Badge tone="err">{diff.data.removed.length} removed</Badge>
             <Badge tone="warn">{diff.data.changed.length} changed</Badge>
-            <Badge>{diff.data.unchanged} the same</Badge>
+            <Badge>{diff.data.unchanged} unchanged</Badge>
           </p>
           {diff.data.changed.slice(0, MAX_SHOWN_CHANGES).map(({ before, after }) => (
             <DiffView key={after.id} before={comparableText(before)} after={comparableText(after)} label="Changed case" />

@@ -125,10 +125,10 @@ function RunOnLogs({ evalId, onClose }: { evalId: number; onClose(): void }) {
       <Field label="Latest requests" error={run.fields['limit']}>
         <Input type="number" required min={1} max={1000} autoFocus value={limit} onChange={(event) => setLimit(event.target.value)} />
       </Field>
-      <Field label="Provider" hint="Empty: all of them" error={run.fields['provider']}>
+      <Field label="Provider" hint="Leave empty for all" error={run.fields['provider']}>
         <Input mono value={provider} onChange={(event) => setProvider(event.target.value)} />
       </Field>
-      <Field label="Model" hint="Empty: all of them" error={run.fields['model']}>
+      <Field label="Model" hint="Leave empty for all" error={run.fields['model']}>
         <Input mono value={model} onChange={(event) => setModel(event.target.value)} />
       </Field>
     </FormDialog>

@@ -31,7 +31,7 @@ export function RunCompare({ run, to, onTo, onLog }: RunCompareProps) {
           className="!w-96 max-w-full max-sm:!w-full"
           value={String(to ?? '')}
           onChange={(event) => onTo(event.target.value === '' ? undefined : Number(event.target.value))}
-          options={[{ value: '', label: 'choose a run' }, ...others.map((other) => ({ value: String(other.id), label: `${runTitle(other, names.get(other.dataset_id ?? ''))}, ${percent(passRate(other))} passed, ${ago(other.created_at, now)}` }))]}
+          options={[{ value: '', label: 'Choose a run' }, ...others.map((other) => ({ value: String(other.id), label: `${runTitle(other, names.get(other.dataset_id ?? ''))}, ${percent(passRate(other))} passed, ${ago(other.created_at, now)}` }))]}
         />
       }
     >
@@ -54,8 +54,9 @@ function Flips({ base, to, onLog }: { base: Schemas['EvalRun']; to: number; onLo
         </span>
         <Badge tone={improved.length > 0 ? 'ok' : 'muted'}>{improved.length} improved</Badge>
         <Badge tone={regressed.length > 0 ? 'err' : 'muted'}>{regressed.length} regressed</Badge>
-        <Badge>{compared - improved.length - regressed.length} the same</Badge>
+        <Badge>{compared - improved.length - regressed.length} unchanged</Badge>
       </p>
+      <p className="text-xs text-muted">In the results A is this run and B the other one. Score, cost and latency are those of A.</p>
       {compared === 0 && <p className="text-muted">The two runs have no item in common.</p>}
       <div className="grid gap-3 md:grid-cols-2">
         <FlipList title="Regressed" flips={regressed} inputs={inputs} onLog={onLog} />

@@ -1,4 +1,4 @@
-import { useNavigate } from '@tanstack/react-router'
+import { Link, useNavigate } from '@tanstack/react-router'
 import { useMemo } from 'react'
 import { api, type Schemas } from '@/api/client'
 import { cursorPaging } from '@/api/paging'
@@ -87,7 +87,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
       {onStatus && (runs.length > 0 || status) && (
         <label className="flex items-center gap-2">
           <span className="text-muted">State</span>
-          <Select className="w-36" value={status ?? ''} onChange={(event) => onStatus(RUN_STATES.find((one) => one === event.target.value))} options={[{ value: '', label: 'any' }, ...RUN_STATES]} />
+          <Select className="w-36" value={status ?? ''} onChange={(event) => onStatus(RUN_STATES.find((one) => one === event.target.value))} options={[{ value: '', label: 'Any' }, ...RUN_STATES]} />
         </label>
       )}
       {list.isError ? (
@@ -97,7 +97,7 @@ export function RunList({ evalId, datasetId, status, onStatus }: RunListProps) {
           <SkeletonRows rows={5} />
         </Section>
       ) : runs.length === 0 ? (
-        status && onStatus ? <NoMatch what="runs" onClear={() => onStatus(undefined)} /> : <Empty title="No runs yet">A run judges logged requests or the cases of a dataset, and can be compared with an earlier one.</Empty>
+        status && onStatus ? <NoMatch what="runs" onClear={() => onStatus(undefined)} /> : <Empty title="No runs yet" action={onStatus && <Link to="/datasets" className="text-accent underline">Choose a dataset</Link>}>A run judges logged requests or the cases of a dataset, and can be compared with an earlier one.</Empty>
       ) : (
         <Section flush>
           <Table label="Runs" columns={columns} rows={runs} rowKey={(row) => row.id} onOpen={(row) => void navigate({ to: '/evals/runs/$runId', params: { runId: String(row.id) } })} />

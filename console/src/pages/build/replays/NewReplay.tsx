@@ -73,7 +73,7 @@ export function NewReplay() {
                 <div className="flex min-w-0 flex-col gap-1">
                   <p className="text-sm font-medium">Requests that match</p>
                   <QueryBox value={search.query ?? ''} onChange={(query) => void set({ search: (before) => ({ ...before, query: query || undefined }), replace: true })} error={queryError} inputRef={box} placeholder="All chats. Filter: model:gpt-4o* user:maria" />
-                  <p className="text-xs text-muted">The latest of: {range.span === null ? 'the chosen time range' : rangeName(search.range).toLowerCase()}</p>
+                  <p className="text-xs text-muted">Newest first. Time range: {range.span === null ? 'as chosen at the top' : rangeName(search.range).toLowerCase()}</p>
                 </div>
                 <Field label="At most">
                   <Input type="number" min={1} max={MAX_ROWS} required value={limit} onChange={(event) => setLimit(event.target.value)} />

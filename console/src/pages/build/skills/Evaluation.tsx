@@ -32,7 +32,7 @@ export function EvaluationPart({ evaluations, version, threshold }: EvaluationPa
         <div className="flex flex-col gap-3">
           <Radar axes={axesOf(shown)} before={before && axesOf(before)} threshold={threshold} label={`Scores of v${version}`} />
           <p className="text-center text-xs text-muted">
-            Dashed: the threshold {threshold.toFixed(2)}
+            Dashed: threshold {threshold.toFixed(2)}
             {before && `. Grey: v${before.skill_version}`}
           </p>
           <ul aria-label="Axes" className="flex flex-col gap-2.5">

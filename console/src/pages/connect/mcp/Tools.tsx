@@ -76,9 +76,10 @@ export function Tools({ server }: { server: Server }) {
         {!server.enabled ? (
           <p className="px-3 pb-3 text-muted">The server is off, so its tools are not read.</p>
         ) : list.isError ? (
-          <p className="flex flex-wrap items-center gap-3 px-3 pb-3 text-muted">
-            The tools could not be read. <Button size="sm" onClick={() => void list.refetch()}>Retry</Button>
-          </p>
+          <div className="flex flex-wrap items-center gap-3 px-3 pb-3 text-muted">
+            <span className="min-w-0 break-words">The tools could not be read{server.status.last_error === null ? `: ${list.error.message}` : ''}.</span>
+            <Button size="sm" onClick={() => void list.refetch()}>Retry</Button>
+          </div>
         ) : !tools ? (
           <SkeletonRows rows={4} />
         ) : tools.length === 0 ? (

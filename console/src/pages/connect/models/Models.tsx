@@ -4,7 +4,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
 import { api } from '@/api/client'
 import { useMe } from '@/api/me'
 import { cursorPaging } from '@/api/paging'
-import { ago, integer, money, percent, time } from '@/lib/format'
+import { ago, integer, moneyColumn, percent, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { apiSnippet } from '@/lib/snippets'
@@ -99,6 +99,7 @@ function ModelTable({ models }: { models: readonly Model[] }) {
     const usage = usageOf(model.targets)
     return { model, usage, total: usage && sum('', usage) }
   })
+  const money = moneyColumn(rows.map(({ total }) => total?.cost_usd))
   const columns: Column<(typeof rows)[number]>[] = [
     {
       key: 'name',

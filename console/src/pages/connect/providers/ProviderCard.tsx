@@ -103,7 +103,7 @@ function describe(offer: Offer): string {
 }
 
 function credentialOf(stored: Schemas['Provider'] | null): string {
-  if (!stored) return 'credential of the server'
+  if (!stored) return 'server credential'
   if (stored.credentials.length > 0) return plural(stored.credentials.length, 'credential')
   if (stored.has_api_key) return stored.has_headers ? 'credential and headers set' : 'credential set'
   return stored.has_headers ? 'headers set' : 'needs no credential'

@@ -1,6 +1,6 @@
 /** Delivery attempts on a logarithmic time axis, because delays grow from seconds to hours. */
 import type { Schemas } from '@/api/client'
-import { duration } from '@/lib/format'
+import { duration, roundDuration } from '@/lib/format'
 import { useWidth } from '@/charts/useWidth'
 
 const HEIGHT = 56
@@ -27,7 +27,7 @@ export function AttemptTimeline({ delivery }: { delivery: Schemas['Delivery'] })
           <g key={ms}>
             <line x1={x(ms)} x2={x(ms)} y1={LINE - 3} y2={LINE + 3} className="stroke-line-strong" />
             <text x={x(ms)} y={HEIGHT - 6} textAnchor={ms === 0 ? 'start' : x(ms) > width - 24 ? 'end' : 'middle'} className="fill-muted text-[11px]">
-              {ms === 0 ? 'event' : `+${duration(ms).replace('.00', '').replace('.0', '')}`}
+              {ms === 0 ? 'event' : `+${roundDuration(ms)}`}
             </text>
           </g>
         ))}

@@ -1,5 +1,5 @@
 import type { Schemas } from '@/api/client'
-import { ago, time } from '@/lib/format'
+import { age, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { useNow } from '@/lib/useNow'
 import { Status } from '@/ui'
@@ -17,7 +17,7 @@ export function WebhookState({ webhook }: { webhook: Schemas['Webhook'] }) {
   if (webhook.failing_since !== null) {
     return (
       <Status tone="err" title={time(webhook.failing_since, zone, 'full')}>
-        failing since {ago(webhook.failing_since, now)}
+        failing for {age(webhook.failing_since, now)}
       </Status>
     )
   }

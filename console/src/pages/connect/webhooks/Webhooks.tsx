@@ -98,5 +98,5 @@ function WebhookTable({ webhooks }: { webhooks: Schemas['Webhook'][] }) {
 
 function Events({ events }: { events: string[] }) {
   if (events.length === 0) return <span className="text-muted">all</span>
-  return <span title={events.join('\n')}>{events.length === 1 ? <Badge>{events[0]}</Badge> : `${events.length} types`}</span>
+  return <span className="whitespace-nowrap" title={events.join('\n')}>{events.length === 1 ? <Badge>{events[0]}</Badge> : `${events.length} types`}</span>
 }

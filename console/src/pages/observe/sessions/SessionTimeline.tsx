@@ -6,7 +6,7 @@ import { ERROR_COLOR, OTHER_COLOR } from '@/charts/colors'
 import { useWidth } from '@/charts/useWidth'
 import { truncate } from '@/charts/Waterfall'
 import { isFailed } from '@/lib/failureState'
-import { duration, money, time } from '@/lib/format'
+import { cost, duration, time } from '@/lib/format'
 import { usePrefs } from '@/lib/prefs'
 import { compressGaps, instantAt, positionOf, type TimeSegment } from '@/lib/timeline'
 import { Button, ErrorPanel, SkeletonRows, Status, Table, type Column } from '@/ui'
@@ -222,7 +222,7 @@ function Events({ sessionId, onOpen }: { sessionId: string; onOpen(logId: number
     { key: 'target', header: 'Target', className: 'name max-w-64 truncate', cell: (event) => <code>{event.model ? `${event.provider}/${event.model}` : event.provider}</code> },
     { key: 'status', header: 'Status', number: true, from: 'sm', cell: (event) => event.status ?? '' },
     { key: 'latency', header: 'Took', number: true, from: 'sm', cell: (event) => (event.latency_ms == null ? '' : duration(event.latency_ms)) },
-    { key: 'cost', header: 'Cost', number: true, from: 'md', cell: (event) => (event.cost_usd == null ? '' : money(event.cost_usd)) },
+    { key: 'cost', header: 'Cost', number: true, from: 'md', cell: (event) => (event.cost_usd == null ? '' : cost(event.cost_usd)) },
     { key: 'error', header: 'Error', className: 'max-w-64 truncate', from: 'md', cell: (event) => event.error ?? '' },
   ]
   if (timeline.isError) return <ErrorPanel error={timeline.error} what="the timeline" onRetry={() => void timeline.refetch()} />

@@ -58,7 +58,7 @@ export function TryIt({ rawKey, onCopied }: { rawKey: string | null; onCopied():
       )}
       <Snippets label="Language" snippets={snippets} onCopied={onCopied} onChange={setLanguage} />
       <p className="text-xs text-muted">
-        The key is masked on screen; Copy includes it. Press <kbd className="kbd">c</kbd> to copy.
+        {rawKey === null ? 'Put your key in the place of YOUR_KEY.' : 'The key is masked on screen; Copy includes it.'} Press <kbd className="kbd">c</kbd> to copy.
       </p>
       <Guides />
     </div>

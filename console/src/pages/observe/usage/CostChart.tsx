@@ -59,6 +59,7 @@ export function CostChart({ range, by, search, rows, colorFor, budgets }: CostCh
     appendRemainder(
       largest.map(({ key, name, color }, at) => ({ name, color, values: isGrouped ? buckets.map((bucket) => bucket.groups?.find((group) => group.key === key)?.cost_usd ?? 0) : costs(parts[at]?.data?.buckets ?? []) })),
       costs(buckets),
+      restName(rows, largest.length),
     )
   const iso = (at: number) => new Date(at).toISOString()
   return (
@@ -83,10 +84,17 @@ function costs(buckets: readonly Schemas['Bucket'][]): number[] {
   return buckets.map((bucket) => bucket.cost_usd ?? 0)
 }
 
-/** Appends the remainder of the total as `other`. */
-function appendRemainder(named: readonly { name: string; color: string; values: number[] }[], totals: readonly number[]): TimeSeries[] {
+/** The remainder is called like its row if it is only what has no value of the group. */
+function restName(rows: readonly Row[], named: number): string {
+  const without = rows.find((row) => row.key === null)
+  const others = rows.filter((row) => row.key !== null && (row.cost_usd ?? 0) > 0).length - named
+  return without && others === 0 ? without.name : OTHER
+}
+
+/** Appends the remainder of the total. */
+function appendRemainder(named: readonly { name: string; color: string; values: number[] }[], totals: readonly number[], name: string): TimeSeries[] {
   const rest = totals.map((value, at) => Math.max(0, value - named.reduce((sum, one) => sum + (one.values[at] ?? 0), 0)))
-  return rest.some((value) => value > 1e-12) ? [...named, { name: OTHER, color: OTHER_COLOR, values: rest }] : [...named]
+  return rest.some((value) => value > 1e-12) ? [...named, { name, color: OTHER_COLOR, values: rest }] : [...named]
 }
 
 /** The organization budget whose period equals the interval, as a limit line. */

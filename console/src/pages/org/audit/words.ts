@@ -5,7 +5,7 @@ const VERBS: Record<string, string> = {
   role: 'changed the role of', revoke: 'revoked', rotate: 'rotated', test: 'tested', plan: 'changed the plan of', publish: 'published',
   unpublish: 'withdrew', adopt: 'copied', purge: 'purged', run: 'started', cancel: 'cancelled', freeze: 'froze', import: 'imported into',
   add_cases: 'added cases to', update_case: 'changed a case of', remove_case: 'removed a case of', submit: 'submitted', retry: 'sent again for',
-  rotate_secret: 'rotated the secret of', evaluate: 'evaluated', start: 'started', mute: 'muted', label: 'set a label of', unlabel: 'removed a label of', refresh: 'read the tools of',
+  rotate_secret: 'rotated the secret of', evaluate: 'evaluated', start: 'started', mute: 'muted', label: 'set a label on', unlabel: 'removed a label from', refresh: 'read the tools of',
   approve_tool: 'approved a tool of',
 }
 const WHOLE: Record<string, string> = {

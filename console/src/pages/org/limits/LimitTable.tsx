@@ -39,7 +39,7 @@ export function LimitTable({ limits, names, onShow, onEdit, onDelete }: Props) {
         </span>
       ),
     },
-    { key: 'use', header: 'Highest use now', className: 'min-w-28 sm:w-72 sm:min-w-32', cell: (limit) => <LimitUse limit={limit} interval={interval} /> },
+    { key: 'use', header: 'Highest use now', className: 'min-w-28 sm:w-72 sm:min-w-32 lg:w-96', cell: (limit) => <LimitUse limit={limit} interval={interval} /> },
     {
       key: 'act',
       header: (
@@ -88,7 +88,8 @@ function LimitUse({ limit, interval }: { limit: Limit; interval: number }) {
       )}
       {refused + would > 0 && (
         <span className="block text-xs text-warn">
-          {[refused > 0 && `${integer(refused)} refused`, would > 0 && `${integer(would)} would have been refused`].filter(Boolean).join(', ')} in the last 24 h
+          {[refused > 0 && `${integer(refused)} refused`, would > 0 && `${integer(would)} would have been refused`].filter(Boolean).join(', ')} in the last{' '}
+          <span className="whitespace-nowrap">24 h</span>
         </span>
       )}
     </div>
