@@ -211,6 +211,11 @@ pub fn clarity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     observations.axis()
 }
 
+/// `1 code block`, `2 code blocks`.
+fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Whether the skill names commands, files, numbers and tools, instead of speaking in general terms.
 pub fn specificity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
     let mut observations = Observations::new();
@@ -223,7 +228,8 @@ pub fn specificity(source: &SkillSource, outline: &Outline<'_>) -> Axis {
         .map(|first| format!("{count} concrete names, numbers or commands such as {}", quoted(first)));
     observations.add(0.35, many, "names of files, commands, fields or numbers (four or more)");
     let code = (outline.code_blocks > 0 || outline.spans.len() >= 4)
-        .then(|| format!("{} code blocks and {} code spans", outline.code_blocks, outline.spans.len()));
+        .then(|| [counted(outline.code_blocks, "code block"), counted(outline.spans.len(), "code span")]);
+    let code = code.map(|parts| parts.join(" and "));
     observations.add(0.25, code, "code, commands or exact texts to use");
     let density = ratio(count + outline.code_blocks * 4, outline.words);
     let dense =
