@@ -64,9 +64,9 @@ async fn check_due(app: &Arc<App>, pauses: &mut HashMap<OrgId, Instant>) -> Resu
             let started = Instant::now();
             let check = async {
                 app.services.db.owners().ensure(&app.services.db, org).await?;
-                on_behalf_of(org, check_next(&app, org)).await
+                Box::pin(on_behalf_of(org, check_next(&app, org))).await
             };
-            if let Err(error) = Box::pin(check).await {
+            if let Err(error) = check.await {
                 tracing::debug!(%error, %org, "cannot check an alert; it is retried at its next check");
             }
             (org, Instant::now() + started.elapsed() * PAUSE_FACTOR)
