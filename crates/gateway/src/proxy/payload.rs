@@ -117,11 +117,11 @@ async fn adapted(
         return Ok(body);
     }
     let reserved = memory.reserve(body.len())?;
-    let (bytes, unchanged) = (body.len(), body.clone());
+    let (scanned, unchanged) = (if edits.needs_scan() { body.len() } else { 0 }, body.clone());
     // The memory belongs to the work, as above.
     let editing = move || (edits.apply(&body), reserved);
     let timeout = timeout.saturating_sub(started.elapsed());
-    let (edited, mut reserved) = compute.run_for_body(org.id, bytes, timeout, editing).await?;
+    let (edited, mut reserved) = compute.run_for_body(org.id, scanned, timeout, editing).await?;
     let Some((edited, requests_usage)) = edited else { return Ok(unchanged) };
     if requests_usage {
         attempt.usage_chunk = UsageChunk::Ours;
@@ -169,6 +169,11 @@ impl Edits {
 
     fn is_empty(&self) -> bool {
         self.model.is_none() && self.stream.is_none() && !self.usage
+    }
+
+    /// Whether places in the body must be looked for. To replace a model whose place is known copies the body once.
+    fn needs_scan(&self) -> bool {
+        self.stream.is_some() || self.usage || matches!(self.model, Some((_, None)))
     }
 
     /// The changed body, and whether it asks for the usage chunk now. None: nothing changes.

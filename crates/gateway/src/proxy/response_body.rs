@@ -33,8 +33,6 @@ use crate::outbound::pool::UpstreamBody;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const TOO_LATE: &str = "the request exceeded its timeout";
-/// A call whose response the caller did not take for this long before the timeout is ended as that of a caller that left.
-const CALLER_STALL: Duration = Duration::from_secs(1);
 
 /// Where the bytes of a response come from.
 pub enum BodySource {
@@ -105,6 +103,9 @@ pub struct MeteredBody {
     last_data: Instant,
     /// The provider had nothing when it was asked last.
     is_waiting: bool,
+    began: Instant,
+    /// For how long nobody asked for the next data although the provider was not waited for: the caller took nothing.
+    held_up: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     is_finished: bool,
     /// Ends the body once the chunks before it have been sent.
@@ -131,6 +132,7 @@ impl MeteredBody {
         let deadline = record.deadline(attempt.target.timeout);
         let call = record.take_call();
         let (pipeline, source) = Pipeline::new(attempt, content, record, cache, is_event_stream);
+        let now = Instant::now();
         let mut body = Self {
             source,
             pipeline: Some(pipeline),
@@ -143,8 +145,10 @@ impl MeteredBody {
             client_format: attempt.plan.directives.client_format,
             at_event_boundary: true,
             deadline: Instant::from_std(deadline),
-            last_data: Instant::now(),
+            last_data: now,
             is_waiting: false,
+            began: now,
+            held_up: Duration::ZERO,
             timer: None,
             is_finished: false,
             error: None,
@@ -289,14 +293,22 @@ impl MeteredBody {
         None
     }
 
-    /// The provider has nothing to read now. Returns for how long the caller took nothing before: the provider was not asked
-    /// meanwhile, so it is silent only from now on.
-    fn begin_wait(&mut self) -> Duration {
-        if std::mem::replace(&mut self.is_waiting, true) {
-            return Duration::ZERO;
+    /// The provider was asked. While the caller took nothing it was not, so it is silent only from the first time that it
+    /// had nothing.
+    fn note_asked(&mut self, has_data: bool) {
+        let was_waiting = std::mem::replace(&mut self.is_waiting, !has_data);
+        if was_waiting && !has_data {
+            return;
         }
-        let now = Instant::now();
-        now - std::mem::replace(&mut self.last_data, now)
+        let before = std::mem::replace(&mut self.last_data, Instant::now());
+        if !was_waiting {
+            self.held_up += self.last_data - before;
+        }
+    }
+
+    /// The time of the call is up, and the caller has used most of it.
+    fn is_too_late_by_caller(&self) -> bool {
+        Instant::now() >= self.deadline && self.held_up * 2 > self.began.elapsed()
     }
 
     /// The time of the call is up because the caller did not take the response.
@@ -367,7 +379,7 @@ impl Body for MeteredBody {
             }
             let (code, message, is_targets_fault) = match this.source.poll(context) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    (this.last_data, this.is_waiting) = (Instant::now(), false);
+                    this.note_asked(true);
                     // Trailers belong to the provider's connection, and would end the body too early.
                     if let Ok(data) = frame.into_data() {
                         this.process(data);
@@ -385,9 +397,9 @@ impl Body for MeteredBody {
                     ("provider_error", message.into(), is_targets_fault)
                 }
                 Poll::Pending => {
-                    let held_up = this.begin_wait();
+                    this.note_asked(false);
                     let Some(message) = this.poll_timeout(context) else { return Poll::Pending };
-                    if held_up >= CALLER_STALL {
+                    if this.is_too_late_by_caller() {
                         this.abandon();
                         return flush_first(context);
                     }
