@@ -1,5 +1,5 @@
-//! The bytes of a client connection, plain or encrypted. A client that sends without a pause leaves the thread to other
-//! connections again and again, whoever reads: for a request, for none, or to discard what arrives.
+//! The bytes of a client connection, plain or encrypted. Every read counts in a budget, also of bytes that are discarded, so
+//! that a client that sends without a pause does not keep the thread from other connections.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
